@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// englishOnly are the pages that have no twin in Chinese: they are for those who change the runtime.
+// englishOnly are the pages that have no twin in Chinese: they are for developers who change the runtime.
 var englishOnly = []string{"SIMULATION.md", "architecture.md"}
 
 // TestPages_Twins shows that each page says the same in both languages: the same code, and in each section the same number of paragraphs, items

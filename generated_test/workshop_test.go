@@ -147,7 +147,7 @@ func TestWorkshop_Fair(t *testing.T) {
 		require.NoError(t, receive(t, done[i], "the call"))
 	}
 	require.NoError(t, replicas[0].Try(patient(t), part))
-	require.Equal(t, 0, receive(t, served, "the one who tries").who)
+	require.Equal(t, 0, receive(t, served, "the call that tries").who)
 	server.Do("DEL", "redisson_lock_token:{"+key+"}")
 	left, err := server.Do("KEYS", "*"+key+"*").AsStrSlice()
 	require.NoError(t, err)
@@ -181,7 +181,7 @@ func TestWorkshop_FairWhoGivesUp(t *testing.T) {
 		comes(t, "it stands in the queue", func() bool { return queue() == int64(i+1) })
 	}
 	cancel()
-	require.ErrorIs(t, receive(t, waiting[0], "the one who gives up"), context.Canceled)
+	require.ErrorIs(t, receive(t, waiting[0], "the call that gives up"), context.Canceled)
 	comes(t, "it has left the queue", func() bool { return queue() == 1 })
 	require.NoError(t, lease.Unlock(patient(t)))
 	require.NoError(t, receive(t, waiting[1], "the other"))

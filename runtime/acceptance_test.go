@@ -16,7 +16,7 @@ import (
 )
 
 // This file does what Redisson's own tests of RLock, RFencedLock and the non-reentrant lock do, one test
-// for each of theirs, under its name. A Java thread is a context here: who holds a lock is who has its
+// for each of theirs, under its name. A Java thread is a context here: the holder of a lock is the context that has its
 // lease, and who works under the lease's context enters again. Times and numbers are smaller.
 
 // jobs runs n of them at once, and fails unless all succeed.
@@ -161,7 +161,7 @@ func TestRedisson_Lock_LockIsNotRenewedAfterInterruptedTryLock(t *testing.T) {
 			done <- err
 		}()
 		cancel()
-		err := receive(t, done, "the one who was interrupted")
+		err := receive(t, done, "the call that was interrupted")
 		if err != nil && !errors.Is(err, lockrt.ErrNotAcquired) { // the one before is being released
 			require.ErrorIs(t, err, context.Canceled)
 		}

@@ -127,7 +127,7 @@ func (u aclUser) login(t *testing.T, text string) string {
 }
 
 // unsaid is the log line of a client that may not describe its process: nothing else depends on that, see TestPresence.
-const unsaid = "it cannot be said who this process is"
+const unsaid = "the name of this process cannot be written"
 
 // A record is what callers and the log were told.
 type record struct {
@@ -726,7 +726,7 @@ func (u aclUser) deniedOn(t *testing.T, servers ...*redistest.RedisServer) (what
 	return what
 }
 
-// TestACL_ScriptsOfOthers shows that one who may not load scripts uses what others have loaded, and is told at once
+// TestACL_ScriptsOfOthers shows that a user that may not load scripts uses those that others have loaded, and is told at once
 // if nobody has.
 func TestACL_ScriptsOfOthers(t *testing.T) {
 	t.Parallel()
@@ -806,7 +806,7 @@ var seldom = []string{"+ping", "MultiLock +pubsub|numsub", "RWMutex +lindex", "R
 // which it is waited for by timer, as a Mutex shows.
 var apart = []string{"+del", "+hgetall", "+hlen", "+llen", "+lindex"}
 
-// TestACL_WithoutOne shows that each of them is needed, and that one who lacks it is told, as a
+// TestACL_WithoutOne shows that each of them is needed, and that a user without it is told, as a
 // caller or in the log. ACL LOG names it.
 func TestACL_WithoutOne(t *testing.T) {
 	t.Parallel()

@@ -15,8 +15,8 @@ import (
 type shared interface {
 	// last returns whether this process has what w wants, and the last answer of Redis.
 	last(w *waiter) (held bool, said engine.AnswerLog)
-	// remind makes the waiter ask again whose turn it is.
-	remind()
+	// remind makes the waiter ask again whose turn it is, or w if each has its turn.
+	remind(w *waiter)
 }
 
 const (

@@ -85,7 +85,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	}()
 	r, _ := q.(*resource)
 	listen := func() {
-		listener = c.net.Listen(q.channel(), func(e hub.Event) {
+		listener = c.net.Listen(q.channel(w), func(e hub.Event) {
 			q.hear(e.Payload) // nothing, when earlier messages may have been missed
 			if e.Subscribed || !protocol.ForRedisson(e.Payload) {
 				w.Poke()
@@ -190,11 +190,11 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				return unavailable(after(), word.Err)
 			case word.Asking > 0:
 			case !w.Once():
-				of.remind()
+				of.remind(w)
 			case enter():
 				return errEntered
 			case over:
-				of.remind()
+				of.remind(w)
 			}
 			answered = word.Answered
 			return nil

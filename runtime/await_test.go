@@ -19,10 +19,10 @@ type scripted struct {
 	asked  []time.Time
 }
 
-func (s *scripted) join(*waiter) entry { return toAsk }
-func (s *scripted) leave(*waiter)      {}
-func (s *scripted) channel() string    { return "" }
-func (s *scripted) hear(string)        {}
+func (s *scripted) join(*waiter) entry     { return toAsk }
+func (s *scripted) leave(*waiter)          {}
+func (s *scripted) channel(*waiter) string { return "" }
+func (s *scripted) hear(string)            {}
 
 func (s *scripted) ask(w *waiter) {
 	s.asked = append(s.asked, time.Now())
@@ -37,7 +37,7 @@ func (s *scripted) pauses() (all []time.Duration) {
 	return all
 }
 
-// awaits has one who waits without listening ask s until it is over, in virtual time.
+// awaits has a waiter that does not listen ask s until it is over, in virtual time.
 func awaits(t *testing.T, opts Options, cfg lockConfig, s *scripted, d time.Duration, look func(err error, took time.Duration)) {
 	t.Helper()
 	opts, err := opts.withDefaults()

@@ -36,6 +36,7 @@ type Client struct {
 	inbox
 	takes, frees                 *transport.Batcher // of locks without waiters
 	acquires, releases           *transport.Batcher
+	reviews                      *transport.Batcher // acquires of waiters that were refused long ago
 	contended                    engine.Contended
 	starts                       engine.Starts
 	quorums                      quorumQueues
@@ -140,6 +141,7 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 		OpTimeout: opts.OpTimeout, Logger: opts.Logger, Stopped: c.stopped, User: user{c},
 	})
 	c.takes, c.acquires = c.net.Batcher(c.wire.Takes(), true), c.net.Batcher(c.wire.Acquires(), true)
+	c.reviews = c.net.Reviewer(c.wire.Acquires())
 	c.frees, c.releases = c.net.Batcher(c.wire.Frees(), false), c.net.Batcher(c.wire.Releases(), false)
 	c.withdrawals.Init(c.spawn, c.stopped)
 	c.reporter.c, c.deadlocks.c, c.holderTraces.c = c, c, c

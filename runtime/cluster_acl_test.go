@@ -101,7 +101,7 @@ func TestACL_InCluster(t *testing.T) {
 	}
 }
 
-// TestACL_InClusterWithoutOne shows that each of those that clusters need besides is needed, and that one who lacks it
+// TestACL_InClusterWithoutOne shows that each of those that clusters need besides is needed, and that a user without it
 // is told.
 func TestACL_InClusterWithoutOne(t *testing.T) {
 	t.Parallel()

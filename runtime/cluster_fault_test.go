@@ -212,7 +212,7 @@ func TestCluster_MasterKilledUnderTraffic(t *testing.T) {
 	}
 }
 
-// A server that does not answer, and is not replaced, holds up nobody on another one: neither those who lock nor what is
+// A server that does not answer, and is not replaced, holds up nobody on another one: neither calls that lock nor what is
 // renewed.
 func TestCluster_StoppedShardHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()

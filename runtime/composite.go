@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
 // A compositeLease has the parts of a lease that consists of several. It is trusted while at least needs of its parts
@@ -26,6 +27,8 @@ type compositeLease struct {
 	// pass hands the parts to another waiter of this process. It returns the composite lease of that waiter, or nil,
 	// and the parts that are left to release. pass may be nil.
 	pass func(parts []*Lease) (successor *compositeLease, rest []*Lease)
+
+	tr *trace.Caller // reports what becomes of the lease of a RedLock, for tests; or nil
 
 	mu        sync.Mutex // guards the rest; never held during a call of a part
 	parts     []*Lease
@@ -75,6 +78,7 @@ func (co *compositeLease) join(part *Lease) {
 	joins, waits, successor := trusted && co.state == compositeHeld, co.state == compositePassing, co.successor
 	switch {
 	case joins:
+		co.tr.Part(trace.Admits, 0, part.traced())
 		co.parts = append(co.parts, part)
 	case waits:
 		co.late = append(co.late, part)
@@ -248,6 +252,7 @@ func (co *compositeLease) unlock(l *Lease) error {
 	co.state = compositeOver
 	if co.pass != nil {
 		co.state = compositePassing
+		co.tr.Says(trace.Frees)
 	}
 	parts := slices.Clone(co.parts)
 	co.mu.Unlock()
@@ -259,7 +264,9 @@ func (co *compositeLease) unlock(l *Lease) error {
 			successor, parts = co.pass(parts)
 		}
 		co.mu.Lock()
-		co.successor, co.state = successor, compositeOver
+		if co.successor, co.state = successor, compositeOver; successor == nil {
+			co.tr.Says(trace.Ends)
+		}
 		late := co.late
 		co.mu.Unlock()
 		for _, part := range late {

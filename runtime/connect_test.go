@@ -254,7 +254,7 @@ func separables() (all []separable) {
 }
 
 // TestDatabases shows that a key of one database has nothing to do with the same key of another one. Channels have
-// no database, so those who wait hear what happens in the other one; that must not let anybody in.
+// no database, so waiters hear what happens in the other one; that must not let anybody in.
 func TestDatabases(t *testing.T) {
 	t.Parallel()
 	for _, s := range separables() {
@@ -279,7 +279,7 @@ func TestDatabases(t *testing.T) {
 				}
 				return give()
 			})
-			receive(t, waiting, "the one who waits in database 1")
+			receive(t, waiting, "the waiter in database 1")
 
 			other, another := clientOf(t, server.URL()+"/2", lockrt.Options{}), clientOf(t, server.URL()+"/2", lockrt.Options{})
 			for range 20 {

@@ -73,12 +73,12 @@ func newCounter(c *Client, kind, key string) *counter {
 	return ct
 }
 
-func (ct *counter) channel() string      { return ct.of.channel() }
-func (ct *counter) hear(payload string)  { ct.of.hear(payload) }
-func (ct *counter) join(w *waiter) entry { return ct.Join(w) }
-func (ct *counter) ask(w *waiter)        { ct.Ask(w) }
-func (ct *counter) leave(w *waiter)      { ct.Leave(w) }
-func (ct *counter) remind()              { ct.Wake() }
+func (ct *counter) channel(*waiter) string { return ct.of.channel() }
+func (ct *counter) hear(payload string)    { ct.of.hear(payload) }
+func (ct *counter) join(w *waiter) entry   { return ct.Join(w) }
+func (ct *counter) ask(w *waiter)          { ct.Ask(w) }
+func (ct *counter) leave(w *waiter)        { ct.Leave(w) }
+func (ct *counter) remind(*waiter)         { ct.Wake() }
 
 // last returns the last answer of Redis. Permits of this process are no reason to wait.
 func (ct *counter) last(*waiter) (held bool, said engine.AnswerLog) { return false, ct.Last() }

@@ -163,7 +163,7 @@ func (a *answered) Send(*countBatch, uint64, uint64, bool) countAnswer {
 
 func (a *answered) Grant(*waiter, time.Time) bool { return true }
 
-// The only one who waits is refused, asks again and leaves. That his last request fails keeps nobody
+// The only waiter is refused, asks again and leaves. Its last request fails, which keeps no other call
 // else from asking.
 func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	t.Parallel()
@@ -204,8 +204,8 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	mine, cancel := context.WithCancel(limit)
 	defer cancel()
 	first := call(mine, UntilDone)
-	request("the one who waits") <- dictated{}
-	reply := request("the one who waits, again")
+	request("the waiter") <- dictated{}
+	reply := request("the waiter, again")
 	cancel()
 	require.ErrorIs(t, <-first, context.Canceled)
 	reply <- dictated{err: &net.OpError{Op: "dial", Net: "tcp", Err: errNoReply}}

@@ -339,7 +339,7 @@ func TestDeadlock_Permits(t *testing.T) {
 		}
 		wants <- err
 	}()
-	receive(t, one.waiting, "one who waits for a permit")
+	receive(t, one.waiting, "the waiter for a permit")
 	two.wantsUnder(both.Context(), two.c.Mutex("order"))
 	until(t, "they have looked", func() bool { return said() >= 8 })
 	require.Empty(t, one.found)

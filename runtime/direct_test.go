@@ -42,7 +42,7 @@ func busy(t *testing.T, c *lockrt.Client) {
 // direct returns when a lone caller has its connection.
 func direct(t *testing.T, c *lockrt.Client) {
 	t.Helper()
-	until(t, "there is a connection for one who is alone", func() bool {
+	until(t, "there is a connection for a lone caller", func() bool {
 		turn(t, c.Mutex("lone"))
 		return lockrt.Direct(c)
 	})
@@ -80,7 +80,7 @@ func TestDirect_OneWhoIsAloneSendsOnItsOwnGoroutine(t *testing.T) {
 	until(t, "all connections to be closed", func() bool { return clients(t, server) == 1 })
 }
 
-// The connection breaks while nobody uses it: who is next may learn of it, and it is made again.
+// The connection breaks while no caller uses it: the next caller may learn of it, and the transport makes a new one.
 func TestDirect_IsMadeAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -93,7 +93,7 @@ func TestDirect_IsMadeAgain(t *testing.T) {
 	until(t, "all connections to be closed", func() bool { return clients(t, server) == 1 })
 }
 
-// The reply to one who is alone is lost, on a connection that stays open: it is asked again within its bound, and
+// The reply to a lone caller is lost, on a connection that stays open: it is asked again within its bound, and
 // what it has in Redis is right.
 func TestDirect_Mute(t *testing.T) {
 	t.Parallel()

@@ -423,7 +423,7 @@ func TestElection_WhatCannotBe(t *testing.T) {
 	}
 }
 
-// A client that is closed ends the leadership and those who observe.
+// A client that is closed ends the leadership and the observers.
 func TestElection_Close(t *testing.T) {
 	t.Parallel()
 	c, err := opened(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})

@@ -55,7 +55,7 @@ func TestEntityMulti(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond, "the program says otherwise")
 	require.NoError(t, held.Unlock(t.Context()))
 	require.ErrorIs(t, each[1].Err(), lockrt.ErrReleased)
-	until(t, "both are free", func() bool { return exists(t, a, b) == 0 }) // also of those who have given up
+	until(t, "both are free", func() bool { return exists(t, a, b) == 0 }) // also of the calls that have given up
 
 	mine := errors.New("mine")
 	require.ErrorIs(t, pages.Do(patient(t), func(ctx context.Context, held lockrt.HeldMulti[pageID]) error {
@@ -68,7 +68,7 @@ func TestEntityMulti(t *testing.T) {
 		require.NoError(t, held.Each()[0].Err())
 		return mine
 	}), mine)
-	until(t, "both are free", func() bool { return exists(t, a, b) == 0 }) // also of those who have given up
+	until(t, "both are free", func() bool { return exists(t, a, b) == 0 }) // also of the calls that have given up
 
 	one := gen.ForMulti(c, spec, ids[:1], keys[:1], nil)
 	require.NoError(t, one.Do(patient(t), func(_ context.Context, held lockrt.HeldMulti[pageID]) error {

@@ -116,7 +116,7 @@ func ExampleRedLock() {
 // AccountID names an account.
 type AccountID int64
 
-// transfer can be called only by who holds the locks of both accounts.
+// transfer can be called only by the holder of the locks of both accounts.
 func transfer(from, to lockrt.Held[AccountID], cents int) {
 	fmt.Printf("%d cents from %d to %d\n", cents, from.ID(), to.ID())
 }

@@ -61,6 +61,16 @@ func (r *exclusiveCore[G]) reenterBy(l *Lease) bool {
 	return r.admits(l)
 }
 
+// entersAgain has w enter the present grant again, which was granted a moment ago to another call of its owner, and reports whether it has. The
+// caller holds r.mu.
+func (r *exclusiveCore[G]) entersAgain(w *waiter) bool {
+	if !r.admits(w.For.lease) {
+		return false
+	}
+	w.Place.State = engine.PlaceGranted
+	return true
+}
+
 // admits is reenterBy for a caller that holds r.mu.
 func (r *exclusiveCore[G]) admits(l *Lease) bool {
 	var none G

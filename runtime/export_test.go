@@ -44,7 +44,7 @@ func Longest(b Backoff, n int) []time.Duration {
 	return all
 }
 
-// Pause returns a pause after one who was refused so many times.
+// Pause returns the pause after so many refusals.
 func Pause(b Backoff, refused int) time.Duration { return b.pause(refused) }
 
 // RedLockOf returns a RedLock whose parts are mutexes, of whatever servers.
@@ -94,7 +94,7 @@ func StartLeft(c *Client, key string) (left time.Duration, known bool) {
 	return c.starts.Left(key), known
 }
 
-// PassLimit returns how long the grant of a mutex may circulate in a process before that asks Redis who waits.
+// PassLimit returns how long the grant of a mutex may circulate in a process before the process asks Redis for waiters.
 func PassLimit(l *Lease) time.Duration { return l.grant.(*grant).passLimit() }
 
 // SlotOf returns the slot of a key in a cluster.
@@ -103,7 +103,7 @@ func SlotOf(key string) uint16 { return protocol.Slot(key) }
 // Redirects returns how many servers have taken over of which rueidis may not know.
 func Redirects(c *Client) int { return c.net.Redirects() }
 
-// Direct reports whether there is a connection for one who is alone, which nobody uses.
+// Direct reports whether there is a connection for a lone caller, which no caller uses.
 func Direct(c *Client) bool { return c.net.Idle() }
 
 // Asks calls send for a call that waits for an answer in time.

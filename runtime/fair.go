@@ -97,6 +97,5 @@ func (m *FairMutex) take(ctx context.Context, cfg lockConfig, err error, waiting
 	if r.reenterBy(l) {
 		return l.entered(ctx, cfg)
 	}
-	w := newWaiter(ctx, l, cfg)
-	return m.c.contend(ctx, r.contest(w, cfg), w, cfg, waiting)
+	return m.c.contend(ctx, r, newWaiter(ctx, l, cfg), cfg, waiting)
 }

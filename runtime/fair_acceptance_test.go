@@ -452,7 +452,7 @@ func TestRedisson_NonReentrantFairLock_ContendingThreadAcquiresOnRelease(t *test
 	got := lockLater(patient(t), m)
 	until(t, "it waits", func() bool { return fairStanding(t, m).Waiting > 0 })
 	free(t, lease)
-	free(t, gotten(t, got, "the one who contends"))
+	free(t, gotten(t, got, "the call that contends"))
 	nothingLeft(t, redistest.Shared(t), m.Key())
 }
 

@@ -1,6 +1,7 @@
 package lockrt_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func TestFairMutex_AMuteConnectionIsGoneAround(t *testing.T) {
 			receive(t, waiting, "the next one to wait")
 			require.NoError(t, lease.Unlock(t.Context()), "over the connection that is mute")
 			got := gotten(t, next, "the next one")
-			require.ErrorIs(t, tryOnce(t, m), lockrt.ErrNotAcquired, "one who does not wait hears that as well")
+			require.ErrorIs(t, tryOnce(t, m), lockrt.ErrNotAcquired, "a call that does not wait hears that as well")
 			free(t, got)
 
 			proxy.Cut() // at last
@@ -72,4 +73,21 @@ func TestFairMutex_CloseBesideAMuteConnection(t *testing.T) {
 	receive(t, lost.Done(), "the loss")
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.NoError(t, c.Close(), "though the first request has no answer yet")
+}
+
+// A call that takes over the place of one that gave up asks for the lock when the answer to the earlier request comes too late.
+func TestFairMutex_AnInheritedRequestIsAnsweredTooLate(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff})
+	admin := redistest.NewClient(t, server.Addr())
+	m, brief := c.FairMutex("k"), lockrt.WithLease(500*time.Millisecond)
+	free(t, ok(t)(m.Lock(patient(t), brief))) // the scripts are there
+	require.NoError(t, admin.Do(t.Context(), admin.B().ClientPause().Timeout(1500).All().Build()).Error())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := m.Lock(ctx, brief)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	lease := ok(t)(m.Lock(patient(t), brief)) // in the place of the other call
+	_ = lease.Unlock(t.Context())             // it may be over
 }

@@ -54,7 +54,7 @@ func (r *fairRow) next(t *testing.T) *lockrt.Lease {
 }
 
 // begin has n goroutines wait, and returns the lease of the second one once it had it from the first. It tries again
-// while Redis was asked for it, by one who looked in at that moment, as everybody may.
+// while Redis was asked for it, by a call that looked in at that moment, as any call may.
 func (r *fairRow) begin(t *testing.T, n int, opts ...lockrt.LockOption) *lockrt.Lease {
 	t.Helper()
 	for range 100 {
@@ -88,7 +88,7 @@ func TestFairMutex_ARowOfOneProcessGoesOnWithoutRedis(t *testing.T) {
 	for range 2 {
 		free(t, lease)
 		lease = r.next(t)
-		require.Equal(t, owner, fairStanding(t, r.client.FairMutex(r.key)).Owner, "to Redis it is one who has it")
+		require.Equal(t, owner, fairStanding(t, r.client.FairMutex(r.key)).Owner, "to Redis it is a holder")
 	}
 	require.Empty(t, behind)
 	require.Equal(t, 2, fairStanding(t, r.client.FairMutex(r.key)).Waiting)
@@ -114,7 +114,7 @@ func TestFairMutex_ARowGoesOnBehindThoseWhoGaveUp(t *testing.T) {
 	nothingLeft(t, r.server, r.key)
 }
 
-// A row ends before one who wants other terms, or may not be in a row.
+// A row ends before a call that wants other terms, or may not be in a row.
 func TestFairMutex_ARowEndsBeforeOtherTerms(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]lockrt.LockOption{
@@ -200,7 +200,7 @@ func TestFairMutex_ARowPassesOnNobodysLimits(t *testing.T) {
 	nothingLeft(t, r.server, r.key)
 }
 
-// Whatever becomes of the lock while a row has it: who holds it is told, and those behind get it, in their order unless that
+// Whatever becomes of the lock while a row has it: its holder is told, and the waiters behind get it, in their order unless that
 // is gone, too.
 func TestFairMutex_ARowWhoseLockIsTaken(t *testing.T) {
 	t.Parallel()

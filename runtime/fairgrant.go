@@ -11,40 +11,41 @@ import (
 
 // A fairGrant is a ticket that was granted. It goes from waiter to waiter, as long as Redis has said who follows.
 type fairGrant struct {
-	grantCore
+	lineGrant
 
 	resource *fairResource
-	ticket   *fairTicket // that Redis has it for
 
 	// Guarded by fairResource.mu.
 	tokens engine.Tokens // the tokens that are left
 	early  *fairGrant    // the one before, while its holder does not know yet that it is lost
 }
 
-func (*fairGrant) Kind() string               { return kindFair }
-func (g *fairGrant) Owner() string            { return g.ticket.owner }
-func (g *fairGrant) core() *engine.TicketCore { return &g.ticket.TicketCore }
+func (*fairGrant) Kind() string { return kindFair }
+func (*fairGrant) notified()    {} // each waiter asks for itself
+
+// first returns the ticket that Redis has the grant for.
+func (g *fairGrant) first() *fairTicket { return fairTicketFrom(g.ticket) }
 
 func (g *fairGrant) reenter(outer, l *Lease) bool { return g.resource.reenter(g, outer, l) }
 
-// promote turns the ticket into a grant, has it guarded and gives it to w. Redis granted it no earlier than at from, for ttl
-// at first. It returns what is left to do without holding r.mu, or nil.
-func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn engine.Tokens) (rest func()) {
-	r, w, t := tk.r, tk.call.w, tk.terms
-	tk.To(engine.TicketGranted)
-	tk.UnclaimedGrant = false
-	g := &fairGrant{grantCore: grantCore{on: &r.referenced}, resource: r, ticket: tk, tokens: drawn}
-	g.agree(t)
-	old := r.grant
-	r.grant, g.early = g, old
-	g.start(g, from, ttl)
+func (r *fairResource) granted(tk *lineTicket, sent time.Time) {
+	fairTicketFrom(tk).promote(sent, tk.terms.TTL, engine.NewTokens(tk.w.For.lease.token, 1))
+}
+
+// promote turns the ticket into a grant, has it guarded and gives it to the waiter. Redis granted it no earlier than at from,
+// for ttl at first.
+func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn engine.Tokens) {
+	r, w, old := tk.r, tk.w, tk.r.grant
+	g := &fairGrant{resource: r, tokens: drawn, early: old}
+	r.grant = g
+	g.begin(g, &tk.lineTicket, from, ttl)
 	g.assign(tk)
 	if old == nil {
 		w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
-		return nil
+		return
 	}
-	w.Asks.Add(1)   // w is notified later
-	return func() { // Redis would not have granted it, if the other one had it still
+	w.Asks.Add(1)      // w is notified later
+	r.c.spawn(func() { // Redis would not have granted it, if the other one had it still
 		r.c.watchdog.Lose(&old.guard, watchdog.ErrRefused)
 		old.endLeases(lost(watchdog.ErrRefused))
 		r.mu.Lock()
@@ -52,27 +53,25 @@ func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn engine.To
 		r.mu.Unlock()
 		w.Notify(engine.Event{Kind: engine.Given})
 		w.Asks.Add(-1)
-	}
+	})
 }
 
-// assign makes the lease of who waits with tk the first one of g. Then the waiter can be notified.
+// assign makes the lease of the waiter of tk the first one of g. Then the waiter can be notified.
 func (g *fairGrant) assign(tk *fairTicket) {
-	r, w := g.resource, tk.call.w
-	tk.recheck.Stop()
-	delete(r.tickets, tk.Number)
+	w := tk.w
+	tk.end()
 	tk.To(engine.TicketGranted)
-	tk.grant, w.Place.State = g, engine.PlaceGranted
+	tk.grant = &g.lineGrant
 	if w.Terms.Fenced {
 		w.For.lease.token = g.tokens.Take()
 	}
-	g.attach(g, w.For.lease)
-	g.limitTo(w.Limit, w.For.lease)
-	r.admit(g, w.For.lease.owner)
+	g.serve(g, w)
+	g.resource.admit(g, w.For.lease.owner)
 }
 
 // next returns the ticket that follows, if it can have g as it is, or nil.
 func (g *fairGrant) next() *fairTicket {
-	r, first := g.resource, g.ticket
+	r, first := g.resource, g.first()
 	if r.grant != g || g.early != nil {
 		return nil
 	}
@@ -94,17 +93,14 @@ func (g *fairGrant) pass() bool {
 	if tk == nil {
 		return false
 	}
-	first, w := g.ticket, tk.call.w
-	first.behind, first.after = first.behind[1:], append(first.after, tk)
+	first, w := g.first(), tk.w
+	first.behind, first.after, first.placed = first.behind[1:], append(first.after, tk), true
 	g.resource.c.counts.local.Add(1)
 	w.For.lease.came = fromHere
 	g.assign(tk)
 	w.Notify(engine.Event{Kind: engine.Given})
 	return true
 }
-
-// supersede notes that Redis has the lock for somebody else, of which the watchdog is about to tell: nobody follows.
-func (g *fairGrant) supersede() { g.ticket.behind = nil }
 
 // finish ends what those had who came after tk. A request of one of them that is under way, or was not answered, could put it
 // in the queue again, or give it the lock: it is withdrawn.
@@ -135,26 +131,17 @@ func (r *fairResource) admit(g *fairGrant, owner *Owner) {
 		return
 	}
 	for _, tk := range r.tickets {
-		w := tk.call.w
+		w := tk.w
 		if w.For.lease.owner != owner {
 			continue
 		}
 		g.attach(g, w.For.lease)
 		w.Place.State = engine.PlaceGranted
-		tk.recheck.Stop()
-		delete(r.tickets, tk.Number)
-		tk.call = nil
+		tk.end()
+		tk.w = nil
 		tk.retire()
-		g.ticket.entered = append(g.ticket.entered, tk)
+		g.first().entered = append(g.first().entered, tk)
 		w.Notify(engine.Event{Kind: engine.Given})
-	}
-}
-
-func (g *fairGrant) free() *releaseOp { return g.ticket.release(&g.grantCore) }
-
-func (g *fairGrant) forget(refused bool) {
-	if tk := g.ticket; !refused || tk.OutcomeUnknown || tk.asking > 0 {
-		tk.retire()
 	}
 }
 
@@ -162,33 +149,20 @@ func (g *fairGrant) remove(cause error) {
 	if g.resource.grant == g {
 		g.resource.grant = nil
 	}
-	g.ticket.finish()
+	g.first().finish()
 	if cause != nil {
-		g.ticket.dismiss()
+		g.first().dismiss()
 	}
 }
 
 func (g *fairGrant) deleted() { // and perhaps the queue, too
 	r := g.resource
-	_, _ = r.releaseOnce(g.ticket)
+	_, _ = r.release(g.ticket)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, tk := range r.tickets {
-		tk.call.w.Poke()
+		tk.w.Poke()
 	}
-}
-
-// release releases the ticket, and its grant unless that is nil: behind a request that is under way, and again when that is
-// answered, see settle. It does not block.
-func (tk *fairTicket) release(of *grantCore) *releaseOp {
-	op := releaseOf(tk, &tk.r.referenced, &tk.TicketCore, of)
-	op.placed = len(tk.after) > 0
-	tk.sendRelease(op)
-	return op
-}
-
-func (tk *fairTicket) sendRelease(op *releaseOp) {
-	op.run(func() (protocol.Outcome, error) { return tk.r.releaseOnce(tk) })
 }
 
 func (tk *fairTicket) giveUp(*releaseOp) {
@@ -209,22 +183,16 @@ func (tk *fairTicket) proceed(*releaseOp, released, error) {
 	}
 }
 
-// releaseOnce releases a ticket, or takes it out of the queue, and returns what became of the lock, as far as is known.
-func (r *fairResource) releaseOnce(tk *fairTicket) (protocol.Outcome, error) {
-	var after []protocol.Departure
+func (r *fairResource) release(of *lineTicket) (protocol.Outcome, error) {
+	tk := fairTicketFrom(of)
 	r.mu.Lock()
+	var after []protocol.Departure
 	for _, x := range slices.Concat(tk.after, tk.entered) {
 		after = append(after, protocol.Departure{Number: x.Number, Wait: x.wait})
 	}
 	aside := tk.asking > 0 || tk.OutcomeUnknown
 	r.mu.Unlock()
 	outcome, err := r.c.runRelease(r.lock.Release(tk.owner, tk.wait, time.Now(), after), aside)
-	if outcome == protocol.FreedForNobody {
-		r.c.spawn(func() {
-			if r.c.pause(handOverLease) {
-				_, _ = r.releaseOnce(tk) // which passes the lock on to the next one, if it is free still
-			}
-		})
-	}
+	r.c.passOn(outcome, func() { _, _ = r.release(of) })
 	return outcome, err
 }

@@ -2,6 +2,8 @@ package lockrt
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,9 +35,9 @@ func (r *fairResource) enters(t *testing.T) *fairTicket {
 	t.Helper()
 	cfg, err := r.c.configure(nil, nil)
 	require.NoError(t, err)
-	e := r.contest(newWaiter(context.Background(), newLease(r.c, kindFair, r.key, context.Background()), cfg), cfg)
-	require.Equal(t, toAsk, e.join(e.w))
-	return e.ticket
+	w := newWaiter(context.Background(), newLease(r.c, kindFair, r.key, context.Background()), cfg)
+	require.Equal(t, toAsk, r.join(w))
+	return fairTicketFrom(w.For.ticket)
 }
 
 // have gives tk the lock, as if Redis had said that those behind have it next.
@@ -51,8 +53,8 @@ func (r *fairResource) have(tk *fairTicket, behind ...*fairTicket) *fairGrant {
 }
 
 // refusal is what Redis says to one that is to wait.
-func refusal() protocol.FairVerdict {
-	return protocol.FairVerdict{Verdict: protocol.Verdict{Wait: 1000, At: time.Now().Truncate(time.Second)}}
+func refusal() protocol.Verdict {
+	return protocol.Verdict{Wait: 1000, At: time.Now().Truncate(time.Second)}
 }
 
 // One that is given what is lost, and gives up before it knows, while a request of it is under way, leaves once.
@@ -63,11 +65,11 @@ func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	b.Standing, b.asking = true, 1
 	b.To(engine.TicketAsking)
 	g := r.have(a, b)
-	require.NoError(t, g.unlock(a.call.w.For.lease))
-	require.Same(t, g, b.grant)
+	require.NoError(t, g.unlock(a.w.For.lease))
+	require.Same(t, &g.lineGrant, b.grant)
 	r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
-	b.call.leave(b.call.w)
-	require.Nil(t, b.settle(time.Now(), refusal(), false, nil))
+	r.leave(b.w)
+	r.settle(&b.lineTicket, time.Now(), refusal(), false, nil)
 	for _, tk := range []*fairTicket{a, b} {
 		require.Eventually(t, func() bool { return !r.c.knows(tk.Number) }, 10*time.Second, time.Millisecond, "it is withdrawn")
 	}
@@ -89,11 +91,11 @@ func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	a.Sees(engine.SightingOf(past, past))
 	a.handed(protocol.Message{Granted: past.Add(time.Second), Behind: []uint64{b.Number}})
 	require.Nil(t, a.grant)
-	require.Nil(t, a.settle(time.Now(), refusal(), false, nil))
+	r.settle(&a.lineTicket, time.Now(), refusal(), false, nil)
 	g := r.have(a)
-	_ = g.unlock(a.call.w.For.lease) // Redis does not have it
+	_ = g.unlock(a.w.For.lease) // Redis does not have it
 	require.Nil(t, b.grant)
-	b.call.leave(b.call.w)
+	r.leave(b.w)
 }
 
 // A grant that Redis is known to have for another owner is not passed on.
@@ -106,7 +108,7 @@ func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 			other.To(engine.TicketAsking)
 			other.promote(time.Now(), other.terms.TTL, engine.Tokens{})
 		},
-		"known to have been taken": func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.supersede() },
+		"known to have been taken": func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.first().behind = nil },
 		"told to its holder":       func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.endLeases(lost(watchdog.ErrRefused)) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,10 +117,55 @@ func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 			a, b, other := r.enters(t), r.enters(t), r.enters(t)
 			g := r.have(a, b)
 			lose(r, g, other)
-			_ = g.unlock(a.call.w.For.lease) // Redis does not have it
+			_ = g.unlock(a.w.For.lease) // Redis does not have it
 			require.Nil(t, b.grant)
-			b.call.leave(b.call.w)
-			other.call.leave(other.call.w)
+			r.leave(b.w)
+			r.leave(other.w)
 		})
+	}
+}
+
+// A call takes over a ticket of which two requests are under way. The later one was refused before, and the earlier one fails: the call
+// has to ask, since it gets no other answer.
+func TestFairResource_WhoTakesOverATicketHearsOfAnOldFailure(t *testing.T) {
+	t.Parallel()
+	r := testedFairResource(t)
+	tk := r.enters(t)
+	r.mu.Lock()
+	tk.Standing, tk.asked, tk.asking = true, true, 2
+	tk.To(engine.TicketAsking)
+	r.mu.Unlock()
+	first := time.Now()
+	r.leave(tk.w)
+	r.settle(&tk.lineTicket, first.Add(time.Millisecond), refusal(), false, nil)
+	w := newWaiter(context.Background(), newLease(r.c, kindFair, r.key, context.Background()), lockConfig{wait: UntilDone, Terms: tk.terms})
+	require.Equal(t, toWait, r.join(w))
+	require.Same(t, &tk.lineTicket, w.For.ticket)
+	r.settle(&tk.lineTicket, first, protocol.Verdict{}, false, errors.New("the connection broke"))
+	ev, ok := w.NextEvent()
+	require.True(t, ok, "it waits for nothing")
+	require.Equal(t, engine.Turn, ev.Kind)
+	r.leave(w)
+}
+
+// No ticket follows in a grant that was taken by force, also if it is granted at the same moment.
+func TestFairResource_WhatIsTakenWhileItIsGrantedIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	r := testedFairResource(t)
+	for range 1000 {
+		tk := r.enters(t)
+		r.mu.Lock()
+		tk.asking, tk.asked, tk.behind = 1, true, []uint64{1 << 40}
+		tk.To(engine.TicketAsking)
+		w, both := tk.w, sync.WaitGroup{}
+		r.mu.Unlock()
+		both.Go(func() { tk.taken(tk.Number) })
+		both.Go(func() { r.settle(&tk.lineTicket, time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil) })
+		both.Wait()
+		r.mu.Lock()
+		granted, behind := tk.grant != nil, tk.behind
+		r.mu.Unlock()
+		require.False(t, granted && behind != nil)
+		r.leave(w)
 	}
 }

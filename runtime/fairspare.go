@@ -11,13 +11,11 @@ import (
 // and again, come to the head of the queue.
 const spareFor = 10 * time.Millisecond
 
-// abandon records that no call waits with the ticket any more. Its place is kept for a moment, for another call.
-func (tk *fairTicket) abandon() {
-	r, once := tk.r, tk.call.w.Once()
-	delete(r.tickets, tk.Number)
-	tk.call = nil
-	tk.recheck.Stop()
-	if once || tk.UnclaimedGrant || !tk.Standing || tk.terms.Polling || !r.c.granting() {
+// abandoned keeps the place of a ticket for a moment, for another call.
+func (r *fairResource) abandoned(of *lineTicket, w *waiter) {
+	tk := fairTicketFrom(of)
+	tk.end()
+	if w.Once() || tk.UnclaimedGrant || !tk.Standing || tk.terms.Polling || !r.c.granting() {
 		tk.retire()
 		return
 	}
@@ -71,11 +69,11 @@ func (r *fairResource) removeSpare(tk *fairTicket) bool {
 	return true
 }
 
-// takeSpare returns a spare ticket on the terms of e, the one before the others in the queue, or nil.
-func (r *fairResource) takeSpare(e *fairCall) *fairTicket {
+// takeSpare returns a spare ticket for w, whose place lasts for wait, the one before the others in the queue, or nil.
+func (r *fairResource) takeSpare(w *waiter, wait time.Duration) *fairTicket {
 	var best *fairTicket
 	for _, tk := range r.spare {
-		if !e.w.Once() && tk.terms == e.w.Terms && tk.wait == e.wait && (best == nil || tk.Number < best.Number) {
+		if !w.Once() && tk.terms == w.Terms && tk.wait == wait && (best == nil || tk.Number < best.Number) {
 			best = tk
 		}
 	}
@@ -97,12 +95,18 @@ func (r *fairResource) inherit(tk *fairTicket) bool {
 	if successor == nil || !r.removeSpare(tk) {
 		return false
 	}
-	e := successor.call
+	w := successor.w
 	if successor.asking > 0 {
-		e.w.Notify(engine.Event{Kind: engine.Turn}) // the answer to its request does not come to it any more
+		w.Notify(engine.Event{Kind: engine.Turn}) // the answer to its request does not come to it any more
 	}
-	successor.abandon()
-	e.ticket, tk.call = tk, e
-	r.tickets[tk.Number] = tk
+	successor.w = nil
+	r.abandoned(&successor.lineTicket, w)
+	r.give(tk, w, successor.asked)
 	return true
+}
+
+// give has w, which has asked before or not, wait with tk.
+func (r *fairResource) give(tk *fairTicket, w *waiter, asked bool) {
+	w.For.ticket, tk.w, tk.asked = &tk.lineTicket, w, asked
+	r.tickets[tk.Number] = tk
 }

@@ -4,14 +4,12 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
-	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A fairTicket is what Redis is asked with: an owner that is used for this and for nothing else, so that whatever late
-// request names it cannot harm a later one.
+// A fairTicket is the ticket of one waiter for a fair mutex, and of the next one if that gives up: it keeps its place.
 //
 //	           granted, or handed over       the last one unlocks, nobody follows
 //	asking ──────────────────────────► hold ────────────────────────────────────► left
@@ -22,22 +20,16 @@ import (
 //	 ▼   │ another call comes                                                       │
 //	spare ─────────────────────────── nobody comes ─────────────────────────────────┘
 type fairTicket struct {
-	engine.SuccessorCore
+	lineTicket
 
-	r     *fairResource
-	terms engine.Terms
-	wait  time.Duration // by which its place is reckoned
-	owner string        // as Redisson names a thread: <uuid>:<n>
+	r    *fairResource
+	wait time.Duration // by which its place is reckoned
 
 	// Guarded by fairResource.mu.
-	call    *fairCall      // that waits with it, or did last; nil if it gave up, and the ticket is spare or has left
-	asking  int            // requests under way
-	grant   *fairGrant     // its grant, or that of the ticket before it, or nil
-	behind  []uint64       // the tickets that get the grant after it
-	after   []*fairTicket  // those of them who had it
-	entered []*fairTicket  // tickets of its owner, which did not wait for their turn; they are being withdrawn
-	since   time.Time      // when it became spare
-	recheck engine.Recheck // when the one before it may have died
+	behind  []uint64      // the tickets that get the grant after it
+	after   []*fairTicket // those of them who had it
+	entered []*fairTicket // tickets of its owner, which did not wait for their turn; they are being withdrawn
+	since   time.Time     // when it became spare
 }
 
 const (
@@ -49,97 +41,84 @@ const (
 	leastFairPause = 50 * time.Millisecond
 )
 
-// readFair reads the reply to a request.
-func readFair(reply transport.Reply) (v protocol.FairVerdict, err error) {
-	numbers, err := reply.Ints()
-	if err != nil {
-		return v, err
-	}
-	return protocol.ReadFairAcquire(numbers)
+func fairTicketFrom(tk *lineTicket) *fairTicket {
+	return tk.of.(*fairTicket) //nolint:forcetypeassert // each ticket to a fair mutex is one
 }
 
-// before reports whether another ticket of this process waits for longer.
-func (r *fairResource) before(tk *fairTicket) bool {
-	for n, other := range r.tickets {
-		if n < tk.Number && other.Standing {
-			return true
+// acquire returns the request for a ticket. A process that would not hear of a grant gets the lock only when it asks.
+func (r *fairResource) acquire(of *lineTicket) protocol.Command {
+	tk, t, w := fairTicketFrom(of), of.terms, of.w
+	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.TTL, Wait: tk.wait, Hears: !w.Once() && !t.Polling}
+	if t.Fenced {
+		req.Tokens = 1
+	}
+	if !w.Once() {
+		req.Queue = protocol.Queued
+		if tk.Standing {
+			req.Queue = protocol.StillQueued
+		}
+		if !r.noted {
+			r.noted = true
+			r.c.stood.Note(r.key)
 		}
 	}
-	return false
+	return r.lock.Acquire(req, time.Now())
 }
 
-// settle deals with the answer to a request, of which again says that it was sent more than once and may still arrive. It
-// returns what is left to do.
-func (tk *fairTicket) settle(sent time.Time, reply protocol.FairVerdict, again bool, err error) (rest func()) {
-	r := tk.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if tk.asking--; tk.asking == 0 {
-		defer tk.Rest()
-	}
-	tk.Doubt(fateOf(err))
-	tk.OutcomeUnknown = tk.OutcomeUnknown || again
-	yes := err == nil && reply.Granted()
+func (r *fairResource) read(_ *lineTicket, reply transport.Reply) (protocol.Verdict, error) {
+	return readNumbers(reply, protocol.ReadFairAcquire)
+}
+
+// overtaken deals with the answer for a ticket that has left, or has a grant.
+func (r *fairResource) overtaken(of *lineTicket, reply protocol.Verdict, err error) bool {
+	tk, g := fairTicketFrom(of), of.grant
 	if err == nil && reply.Unplaced {
 		for _, other := range r.tickets { // the queue is gone, and with it the places of all, perhaps
 			if other != tk && other.Standing {
-				other.call.w.Poke()
+				other.w.Poke()
 			}
 		}
 	}
-	at := reply.At
 	switch {
 	case tk.Left(): // it was withdrawn meanwhile, perhaps before this came to pass
 		tk.retire()
-		return nil
-	case tk.grant != nil && tk.grant.ticket != tk:
-		if yes || transport.Unconfirmed(err) {
-			return tk.ousted()
+	case g == nil:
+		return false
+	case g.ticket != of:
+		if err == nil && reply.Granted() || transport.Unconfirmed(err) {
+			tk.ousted()
 		}
-		return nil
-	case tk.grant != nil: // it was handed over while we asked
-		if g := tk.grant; err == nil && !yes && tk.HandedAt() != 0 && at.UnixMicro() > tk.HandedAt() {
-			return func() { r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) }
-		}
-		return nil
+	case err == nil && !reply.Granted() && tk.HandedAt() != 0 && reply.At.UnixMicro() > tk.HandedAt():
+		g.taken() // it was handed over while we asked
 	}
-	ttl := tk.terms.TTL
-	judged, cause := tk.Judge(answerOf(sent, ttl, reply.Granted(), err), true, r.c.refusal())
-	if tk.call == nil && tk.UnclaimedGrant && !r.inherit(tk) {
+	return true
+}
+
+// unwanted has another waiter take over a ticket that was granted.
+func (r *fairResource) unwanted(of *lineTicket) *waiter {
+	if tk := fairTicketFrom(of); tk.UnclaimedGrant && !r.inherit(tk) {
 		r.unspare(tk)
-		return nil
 	}
-	tell := func(ev engine.Event) {
-		if tk.call != nil {
-			tk.call.w.Notify(ev)
-		}
+	return of.w
+}
+
+func (r *fairResource) refused(of *lineTicket, sent time.Time, reply protocol.Verdict, ev engine.Event) engine.Event {
+	tk := fairTicketFrom(of)
+	first := tk.Refusals() == 0
+	if tk.Refuse(sent, reply.At); !tk.UnclaimedGrant { // else it is an older answer
+		tk.behind = nil // it stands somewhere else now, or they do
 	}
-	switch {
-	case err != nil && tk.Seen().Local.After(monotonic.Of(sent)): // another one has notified
-	case err != nil && tk.call != nil && !tk.call.asked:
-		tell(engine.Event{Kind: engine.Turn}) // another one asked
-	case judged == engine.JudgedFailed:
-		tell(engine.Event{Kind: engine.Failed, Err: cause})
-	case judged == engine.JudgedAgain:
-		tell(engine.Event{Kind: engine.Turn})
-	case judged == engine.JudgedRefused:
-		first := tk.Refusals() == 0
-		if tk.Refuse(sent, at); !tk.UnclaimedGrant { // else it is an older answer
-			tk.behind = nil // it stands somewhere else now, or they do
-		}
-		tk.Forced = false
-		pause, free := time.Duration(reply.Wait)*time.Millisecond, reply.Free
-		if free {
-			pause = max(pause, leastFairPause)
-		}
-		if first && (pause < 0 || pause > listenAfter) || free && (reply.Wait < 0 || pause > listenAfter) {
-			pause = listenAfter
-		}
-		tell(engine.Event{Kind: engine.Refused, TTL: pause, Foreign: reply.Foreign || !first, InLine: true, Behind: r.before(tk)})
-	default:
-		return tk.promote(sent, ttl, engine.NewTokens(reply.Token, 1))
+	if reply.Free {
+		ev.TTL = max(ev.TTL, leastFairPause)
 	}
-	return nil
+	if first && (ev.TTL < 0 || ev.TTL > listenAfter) || reply.Free && (reply.Wait < 0 || ev.TTL > listenAfter) {
+		ev.TTL = listenAfter
+	}
+	ev.Foreign = reply.Foreign || !first
+	for n, other := range r.tickets { // another one waits for longer
+		ev.Behind = ev.Behind || n < tk.Number && other.Standing
+	}
+	return ev
 }
 
 // handed deals with the message that the lock was handed over to this ticket.
@@ -152,17 +131,17 @@ func (tk *fairTicket) handed(m protocol.Message) {
 	case tk.Left():
 		tk.retire() // at once, whatever else is under way for it
 		return
-	case tk.grant != nil && tk.grant.ticket != tk:
-		r.c.spawn(tk.ousted())
+	case tk.grant != nil && tk.grant.ticket != &tk.lineTicket:
+		tk.ousted()
 		return
 	case tk.grant != nil:
 		return // known already
-	case tk.call == nil && !r.inherit(tk):
+	case tk.w == nil && !r.inherit(tk):
 		tk.UnclaimedGrant = true
 		r.unspare(tk)
 		return
 	}
-	w := tk.call.w
+	w := tk.w
 	if tk.RefusedSince(m.Granted) {
 		w.Poke()
 		return
@@ -177,22 +156,20 @@ func (tk *fairTicket) handed(m protocol.Message) {
 	default:
 		r.c.counts.remote.Add(1)
 		w.For.lease.came = fromThere
-		if rest := tk.promote(from, first, engine.NewTokens(m.Token, 1+len(m.Behind))); rest != nil {
-			r.c.spawn(rest)
-		}
+		tk.promote(from, first, engine.NewTokens(m.Token, 1+len(m.Behind)))
 	}
 }
 
 // ousted deals with a lock that Redis has for tk, which has, or had, what another one was granted: that one has it no more,
-// and tk does not need it. It returns what is left to do without holding r.mu.
-func (tk *fairTicket) ousted() (rest func()) {
+// and tk does not need it.
+func (tk *fairTicket) ousted() {
 	r, g := tk.r, tk.grant
-	g.supersede()
+	fairTicketFrom(g.ticket).behind = nil
 	r.stay()
-	return func() {
+	r.c.spawn(func() {
 		r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
 		tk.release(nil) // a failed release continues in the background
-	}
+	})
 }
 
 // retire has Redis forget the ticket, when a release that is under way has said what became of it.
@@ -214,11 +191,8 @@ func (tk *fairTicket) retire() {
 	if tk.OutcomeUnknown {
 		wd.Watch = tk.terms.TTL
 	}
-	r.c.withdrawals.Add(withdrawer{r.c, kindFair, r.key}, wd)
+	r.c.withdrawals.Add(r.withdrawer(), wd)
 }
-
-// lockKey returns the key that messages to the ticket are about.
-func (tk *fairTicket) lockKey() string { return tk.r.key }
 
 // resubscribed has the waiter ask: what was said while nobody listened is not known, and the server may be another one,
 // with another clock.
@@ -232,38 +206,15 @@ func (tk *fairTicket) resubscribed(n uint64) {
 	tk.look(n)
 }
 
-// waits reports whether somebody waits with the ticket.
-func (tk *fairTicket) waits() bool { return tk.call != nil && tk.grant == nil && !tk.Left() }
+// soon allows for the server, which counts in whole milliseconds.
+func (tk *fairTicket) soon(n uint64, d time.Duration) { tk.lineTicket.soon(n, d+time.Millisecond) }
 
-// look has the waiter ask.
-func (tk *fairTicket) look(uint64) {
-	tk.r.mu.Lock()
-	defer tk.r.mu.Unlock()
-	if tk.waits() {
-		tk.call.w.Poke()
-	}
-}
-
-// soon has the waiter ask in d: it is the next one, and the one before it may have died.
-func (tk *fairTicket) soon(n uint64, d time.Duration) {
-	tk.r.mu.Lock()
-	defer tk.r.mu.Unlock()
-	if tk.waits() {
-		tk.recheck.In(d+time.Millisecond, n, tk.look)
-	}
-}
-
-// wanted has nothing to do: every release looks at the queue.
-func (tk *fairTicket) wanted(uint64) {}
-
-// taken deals with the message that what tk has was taken by force.
+// taken has nobody follow in a grant that was taken by force.
 func (tk *fairTicket) taken(uint64) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
-	if g := tk.grant; g != nil {
-		g.supersede()
-		g.taken()
-		return
+	if tk.grant != nil {
+		fairTicketFrom(tk.grant.ticket).behind = nil
 	}
-	tk.Forced = true
+	tk.revoke()
 }

@@ -39,7 +39,7 @@ func TestFault_ClosingWithdrawsWhatIsHalfAcquired(t *testing.T) {
 			until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
 			closed := make(chan error, 1)
 			go func() { closed <- end(l.client) }()
-			require.ErrorIs(t, receive(t, got, "the one who waits").err, lockrt.ErrClosed)
+			require.ErrorIs(t, receive(t, got, "the waiter").err, lockrt.ErrClosed)
 			l.proxy.Deliver()
 			require.NoError(t, receive(t, closed, "the end of "+name))
 			gone(t, l.server, l.key) // granted to nobody
@@ -58,7 +58,7 @@ func TestFault_ClosingWithdrawsAnAcquireWhoseReplyIsLost(t *testing.T) {
 			until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
 			closed := make(chan error, 1)
 			go func() { closed <- end(l.client) }()
-			require.ErrorIs(t, receive(t, got, "the one who waits").err, lockrt.ErrClosed)
+			require.ErrorIs(t, receive(t, got, "the waiter").err, lockrt.ErrClosed)
 			l.proxy.Discard()
 			require.NoError(t, receive(t, closed, "the end of "+name))
 			gone(t, l.server, l.key) // granted to nobody
@@ -326,7 +326,7 @@ func TestFault_CloseWithdrawsForThoseWhoArePausing(t *testing.T) {
 	until(t, "it pauses", func() bool { return l.proxy.Conns() == 1 }) // by which it listens
 	require.NoError(t, l.client.Close())
 	more.Stop()
-	require.ErrorIs(t, receive(t, got, "the one who waits").err, lockrt.ErrClosed)
+	require.ErrorIs(t, receive(t, got, "the waiter").err, lockrt.ErrClosed)
 	gone(t, l.server, l.key) // granted to nobody
 }
 
@@ -442,7 +442,7 @@ func TestFault_LossAfterTheUnlockOfAReentry(t *testing.T) {
 	require.ErrorIs(t, outer.Unlock(t.Context()), lockrt.ErrLost)
 }
 
-// TestFault_CloseDoesNotWaitForAQuestion: who asks for what a mute server does not say keeps nobody from closing.
+// TestFault_CloseDoesNotWaitForAQuestion: a question that a mute server does not answer keeps no client from closing.
 func TestFault_CloseDoesNotWaitForAQuestion(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{OpTimeout: 4 * time.Second})

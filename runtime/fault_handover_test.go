@@ -465,7 +465,7 @@ func TestFault_LateRenewalTakesBackNoExtension(t *testing.T) {
 
 // TestFault_TrustNeverOverlaps has processes of short watchdogs and leases contend while their
 // connections stall, each for itself, and are cut. Whatever expires, is handed over or comes late:
-// who gets a key must find that nobody who had it before trusts in it.
+// no earlier holder of a key trusts in it when a process gets it.
 func TestFault_TrustNeverOverlaps(t *testing.T) {
 	t.Parallel()
 	const clients, goroutines, keys, length = 4, 3, 3, 8 * time.Second

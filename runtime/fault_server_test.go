@@ -313,7 +313,7 @@ func TestFault_SubscriptionEndsWhileTheServerIsBusy(t *testing.T) {
 		return err != nil
 	})
 	leave()
-	require.Error(t, receive(t, waits, "the one who waited"))
+	require.Error(t, receive(t, waits, "the call that waited"))
 	// A second after the last waiter has left.
 	for !strings.Contains(receive(t, log.lines, "the log to say that subscriptions fail"), "subscribing failed") {
 	}

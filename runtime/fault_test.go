@@ -226,7 +226,7 @@ func TestFault_LostAcquireOfOneWhoGivesUpIsWithdrawn(t *testing.T) {
 			got := lockLater(ctx, l.client.Mutex(l.key), unexpiring)
 			until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
 			cancel()
-			require.ErrorIs(t, receive(t, got, "the one who gave up").err, context.Canceled)
+			require.ErrorIs(t, receive(t, got, "the call that gave up").err, context.Canceled)
 			gone(t, l.server, l.key)
 		})
 	}
@@ -339,7 +339,7 @@ func TestFault_LateRequestDoesNotKeepTheKey(t *testing.T) {
 			got := lockLater(ctx, l.client.Mutex(l.key), unexpiring)
 			receive(t, acquires, "the request")
 			cancel()
-			require.ErrorIs(t, receive(t, got, "the one who gave up").err, context.Canceled)
+			require.ErrorIs(t, receive(t, got, "the call that gave up").err, context.Canceled)
 			if broken {
 				receive(t, hello, "a new connection to withdraw by")
 			}

@@ -326,8 +326,7 @@ func TestTracking_MuteConnectionCostsNoHold(t *testing.T) {
 				// Short enough to be lost soon if it is not renewed. The connection's own timeouts are longer.
 				short, err := c.Mutex("short").Lock(patient(t), lockrt.WithWatchdog(6*time.Second))
 				require.NoError(t, err)
-				// Its next renewal notices the loss where the new connection was slow, so that the key was not read over it.
-				long, err := c.Mutex("long").Lock(patient(t), lockrt.WithWatchdog(2*patience))
+				long, err := c.Mutex("long").Lock(patient(t), unrenewed)
 				require.NoError(t, err)
 				watches(t, server, 2)
 				drop := losses(proxy)[what](redistest.EvalSHA(scripts.Renew.SHA1()), 1, mode)

@@ -144,7 +144,7 @@ func TestFencing_HandedOver(t *testing.T) {
 	})
 }
 
-// TestFencing_HandedOverWithoutATokenAsksForOne: the place in the wait queue was taken by one who
+// TestFencing_HandedOverWithoutATokenAsksForOne: the place in the wait queue was taken by a call that
 // wanted none.
 func TestFencing_HandedOverWithoutATokenAsksForOne(t *testing.T) {
 	t.Parallel()
@@ -275,7 +275,7 @@ func TestTokenFrom(t *testing.T) {
 	}
 }
 
-// TestFencing_ACounterThatIsNone: who wants a token hears of it, the lock goes on for everybody else.
+// TestFencing_ACounterThatIsNone: a call that wants a token hears of it, the lock goes on for all others.
 func TestFencing_ACounterThatIsNone(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

@@ -92,7 +92,7 @@ func TestFlushAll_WakesThoseWhoWaitForWhatCounts(t *testing.T) {
 					}
 					server.Do("FLUSHALL")
 					since := time.Now()
-					require.NoError(t, receive(t, got, "the one who waits"))
+					require.NoError(t, receive(t, got, "the waiter"))
 					took := time.Since(since)
 					t.Logf("served after %v", took)
 					bound := 12 * time.Second

@@ -31,7 +31,8 @@ func (m gateLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) 
 	}
 	defer r.exit()
 	w := newWaiter(ctx, newLease(r.c, a.kind, r.key, ctx), a.cfg)
-	w.For.ticket = &lineTicket{r: &r.lineCore, w: w}
+	tk := &lineTicket{r: &r.lineCore, w: w}
+	w.For.ticket, tk.of = tk, tk
 	lease, err := r.c.contend(ctx, r, w, a.cfg, a.waits)
 	return a.granted(lease, err)
 }
@@ -49,34 +50,34 @@ func gateRelease(key, owner string) protocol.Command {
 }
 
 type gateResource struct { // the protocol, and the policy
+	referenced
 	lineCore
 	grant *gateGrant
 }
 
 func newGateResource(c *Client, key string) *gateResource {
-	r := &gateResource{lineCore: lineCore{referenced: referenced{c: c, key: key}}}
-	r.kind = r
+	r := &gateResource{referenced: referenced{c: c, key: key}}
+	r.on, r.kind = &r.referenced, r
 	return r
 }
-func (r *gateResource) channel() string             { return "gate:" + r.key }
-func (r *gateResource) owner(tk *lineTicket) string { return r.c.wire.Owner(tk.Number) }
+func (r *gateResource) channel(*waiter) string { return "gate:" + r.key }
 func (r *gateResource) withdrawer() engine.Withdrawer {
 	return gateWithdrawer{withdrawer{r.c, "gate", r.key}}
 }
-func (r *gateResource) ended(*lineTicket)                                       {}
-func (r *gateResource) refused(_ *lineTicket, wait time.Duration) time.Duration { return wait }
-func (r *gateResource) release(owner string) protocol.Command                   { return gateRelease(r.key, owner) }
-func (r *gateResource) Excludes(*waiter) bool                                   { return r.grant != nil }
-func (r *gateResource) Follow(*waiter) bool                                     { return false }
-func (r *gateResource) acquire(tk *lineTicket) (protocol.Command, func(transport.Reply) (protocol.Verdict, error)) {
-	lease := strconv.FormatInt(tk.ttl.Milliseconds(), 10)
-	return protocol.Command{Script: gateEnter, Keys: []string{r.key}, Args: []string{tk.owner, lease}}, readRWRead
+func (r *gateResource) release(tk *lineTicket) (protocol.Outcome, error) {
+	return r.c.runRelease(gateRelease(r.key, tk.owner), tk.OutcomeUnknown)
+}
+func (r *gateResource) Excludes(*waiter) bool { return r.grant != nil }
+func (r *gateResource) acquire(tk *lineTicket) protocol.Command {
+	return protocol.Command{Script: gateEnter, Keys: []string{r.key}, Args: []string{tk.owner, strconv.FormatInt(tk.terms.TTL.Milliseconds(), 10)}}
+}
+func (r *gateResource) read(_ *lineTicket, reply transport.Reply) (protocol.Verdict, error) {
+	return readNumber(reply, protocol.ReadRWRead)
 }
 func (r *gateResource) granted(tk *lineTicket, sent time.Time) {
-	w := tk.w
 	r.grant = &gateGrant{resource: r}
-	r.grant.begin(r.grant, tk, sent)
-	r.grant.give(r.grant, w)
+	r.grant.begin(r.grant, tk, sent, tk.terms.TTL)
+	r.grant.give(r.grant, tk.w)
 }
 func (r *gateResource) close() {
 	r.mu.Lock()

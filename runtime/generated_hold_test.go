@@ -155,7 +155,7 @@ func TestHold_KeptForAWhileAndThenHandedOn(t *testing.T) {
 	require.ErrorIs(t, err, lockrt.ErrClosed)
 	select {
 	case <-done:
-		require.Fail(t, "Shutdown did not wait for the one who has it now")
+		require.Fail(t, "Shutdown did not wait for the present holder")
 	default:
 	}
 	require.NoError(t, lease.Unlock(patient(t)))

@@ -163,7 +163,7 @@ func manyLater(ctx context.Context, n int, m lockrt.Locker) <-chan locked {
 	return got
 }
 
-// serveAll has n of those who wait unlock, one after the other.
+// serveAll has n of the waiters unlock, one after the other.
 func serveAll(t *testing.T, n int, got <-chan locked) {
 	t.Helper()
 	for range n {

@@ -140,7 +140,6 @@ type losable interface {
 }
 
 // Most losses need no more than this.
-func (*grantCore) notified() {}
 func (*grantCore) outlived() {}
 func (*grantCore) deleted()  {}
 

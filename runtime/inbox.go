@@ -99,7 +99,7 @@ func (c *Client) listen(tag string) (leave func()) {
 	c.inboxMu.Lock()
 	defer func() {
 		c.inboxMu.Unlock()
-		if missed { // perhaps to one who asked before it listened
+		if missed { // perhaps to a ticket that asked before it listened
 			c.receiveOf(tag, hub.Event{Subscribed: true})
 		}
 	}()

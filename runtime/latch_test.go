@@ -202,7 +202,7 @@ func TestLatch_DeletedFailsThoseWhoWait(t *testing.T) {
 	}
 }
 
-// Counted down by Java, with plain commands; or by nobody who says so.
+// Counted down by Java, with plain commands; or by a program that does not say so.
 func TestLatch_IsOpenedByOthers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)

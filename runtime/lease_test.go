@@ -230,7 +230,7 @@ func TestLease_EndsOnlyIfItBegan(t *testing.T) {
 				receive(t, waiting, "the waiter")
 				cancel()
 				require.NoError(t, unlock(t.Context()))
-				require.ErrorIs(t, receive(t, got, "the one who gave up"), context.Canceled)
+				require.ErrorIs(t, receive(t, got, "the call that gave up"), context.Canceled)
 			}
 			require.NoError(t, c.Close()) // waits for what releases
 			require.Equal(t, granted.Load(), ended.Load())
@@ -273,7 +273,7 @@ func TestLease_DeletedKeyIsToldAtTheNextRenewal(t *testing.T) {
 	require.NoError(t, err)
 	deleted(t, redistest.Shared(t), lease)
 	require.ErrorIs(t, receive(t, ends, "an end").Cause, lockrt.ErrLost)
-	require.ErrorIs(t, receive(t, ends, "an end").Cause, lockrt.ErrLost, "those who entered again are told too")
+	require.ErrorIs(t, receive(t, ends, "an end").Cause, lockrt.ErrLost, "leases that entered again are told too")
 	require.ErrorIs(t, context.Cause(lease.Context()), lockrt.ErrLost)
 	require.ErrorIs(t, context.Cause(inner.Context()), lockrt.ErrLost)
 	require.ErrorIs(t, inner.Err(), lockrt.ErrLost)

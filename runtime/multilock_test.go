@@ -141,7 +141,7 @@ func TestMultiLock_OneRoundTripEachInACluster(t *testing.T) {
 	})
 }
 
-// TestMultiLock_GivesBackWhatIsBehind shows that one who waits for a key has none that is behind it, and
+// TestMultiLock_GivesBackWhatIsBehind shows that a call that waits for a key has none that is behind it, and
 // that TryLock keeps nothing.
 func TestMultiLock_GivesBackWhatIsBehind(t *testing.T) {
 	t.Parallel()
@@ -467,7 +467,7 @@ func TestMultiLock_BadMembers(t *testing.T) {
 			[]lockrt.Locker{lockrt.PermitLocker(c.PermitSemaphore(key, 2)), lockrt.PermitLocker(c.PermitSemaphore(key, 2))}},
 		{`lockgen: lock %q: unusable option: a red lock of 1 servers, and not of an odd number of three or more`,
 			[]lockrt.Locker{c.Mutex(key + "0"), lockrt.NewRedLock(key, []*lockrt.Client{c})}},
-		{`lockgen: lock %q: unusable option: WithFencing means nothing for a reader, who has no fencing token`,
+		{`lockgen: lock %q: unusable option: WithFencing means nothing for a reader, which has no fencing token`,
 			[]lockrt.Locker{c.Mutex(key + "0"), c.RWMutex(key, lockrt.WithFencing()).RLocker()}},
 	} {
 		want := strings.ReplaceAll(tt.want, "%q", strconv.Quote(key))

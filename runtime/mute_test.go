@@ -29,7 +29,7 @@ func lockerTaker(of func(c *lockrt.Client) lockrt.Locker) taker {
 	}
 }
 
-// mutableKinds returns for each kind what it is asked for with, who takes it, and who is kept out meanwhile.
+// mutableKinds returns for each kind the calls that ask for it, that take it, and that it keeps out meanwhile.
 func mutableKinds(key string) map[string]struct {
 	asks        func(cmd []string) bool
 	take, rival taker

@@ -135,7 +135,7 @@ func TestOpen_StartWithoutServer(t *testing.T) {
 			lease, err := other.Mutex("f").Lock(ctx)
 			require.NoError(t, err)
 			next := lockLater(ctx, c.Mutex("f"))
-			until(t, "one who waits stands in line", func() bool {
+			until(t, "the waiter stands in line", func() bool {
 				standing, err := other.Mutex("f").Inspect(ctx)
 				return err == nil && standing.Waiting == 1
 			})
@@ -177,7 +177,7 @@ func TestOpen_StartWithoutServerThatIsMute(t *testing.T) {
 	waits := later(func() error { _, err := c.Mutex(key).Lock(t.Context()); return err })
 	until(t, "it connects", func() bool { return proxy.Conns() > 0 })
 	require.NoError(t, c.Close())
-	require.ErrorIs(t, receive(t, waits, "the one who waits"), lockrt.ErrClosed)
+	require.ErrorIs(t, receive(t, waits, "the waiter"), lockrt.ErrClosed)
 	_, err = c.Mutex(key).TryLock(t.Context())
 	require.ErrorIs(t, err, lockrt.ErrClosed)
 }

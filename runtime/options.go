@@ -340,7 +340,7 @@ func (cfg *lockConfig) meaningless(kind string) error {
 	}
 	return fmt.Errorf("%w: %s means nothing for %s", ErrBadOption, name, map[string]string{
 		kindSemaphore: "a semaphore, whose permits have no lease and no fencing token", kindLatch: "a latch, which nobody holds",
-		kindPermit: "a permit, which has no fencing token", kindRead: "a reader, who has no fencing token",
+		kindPermit: "a permit, which has no fencing token", kindRead: "a reader, which has no fencing token",
 	}[kind])
 }
 

@@ -149,7 +149,7 @@ func (c *Client) introduce() {
 	err := c.net.Run(c.wire.Introduce(min(lasts, forEver)+introduceSpare, fields)).Err()
 	if _, spoke := rueidis.IsRedisErr(err); spoke && !passing(err) {
 		c.presence.stop()
-		c.opts.Logger.Warn("lockgen: it cannot be said who this process is, so those who look at its locks see an id alone", "process", c.wire.UUID, "error", err)
+		c.opts.Logger.Warn("lockgen: the name of this process cannot be written, so observers of its locks see an id alone", "process", c.wire.UUID, "error", err)
 	}
 }
 

@@ -138,7 +138,7 @@ func TestPresence_WithoutThePermission(t *testing.T) {
 	free(t, held)
 }
 
-// With the permissions that the documentation names it is said, and those who look may read it.
+// With the permissions that the documentation names it is said, and observers may read it.
 func TestPresence_WithThePermission(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

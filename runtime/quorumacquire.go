@@ -13,6 +13,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/quorum"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
 // A quorumAcquire is the contest of one call: it competes with others on the servers.
@@ -46,12 +47,13 @@ func newQuorumAcquire(ctx context.Context, m *RedLock, opts []LockOption, cfg lo
 	e := &quorumAcquire{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0), following), cfg: cfg, whole: whole}
 	e.w = newWaiter(ctx, whole, cfg) // not used again: a late poke is possible
 	e.w.Quorum = true
+	e.traced()
 	e.rounds.Init(e, quorum.Terms{Servers: len(m.parts), Needs: m.needs(), Once: cfg.wait == 0, Limit: e.limit()}, &e.mu)
 	return e
 }
 
-func (e *quorumAcquire) channel() string { return protocol.LockChannel(e.m.key) }
-func (e *quorumAcquire) hear(string)     {}
+func (e *quorumAcquire) channel(*waiter) string { return protocol.LockChannel(e.m.key) }
+func (e *quorumAcquire) hear(string)            {}
 
 func (e *quorumAcquire) join(*waiter) entry {
 	if !e.inLine || e.m.parts[0].c.quorums.join(e) {
@@ -72,7 +74,7 @@ func (e *quorumAcquire) last(*waiter) (held bool, said engine.AnswerLog) {
 }
 
 // remind makes the first waiter ask.
-func (e *quorumAcquire) remind() {
+func (e *quorumAcquire) remind(*waiter) {
 	if first, _ := e.m.parts[0].c.quorums.first(e); first != nil && first != e {
 		first.w.Poke()
 	}
@@ -96,11 +98,13 @@ func (e *quorumAcquire) ask(*waiter) {
 	e.m.parts[0].c.quorums.record(e, (*engine.Answers).Asks)
 	ctx, cancel := context.WithTimeout(e.ctx, e.limit())
 	r := e.rounds.Begin(cancel)
+	r.Caller = e.tracer()
 	open := e.open()
 	for i, m := range e.m.parts {
 		m.c.spawn(func() {
 			lease, err := (*Lease)(nil), ErrNotAcquired
 			if slices.Contains(open, m) {
+				r.Caller.Part(trace.Asks, i, nil)
 				lease, err = m.acquire(ctx, e.opts)
 				err = withoutTheCaller(ctx, e.ctx, err)
 			}
@@ -203,7 +207,7 @@ func (e *quorumAcquire) win(r *quorum.Round[*Lease], parts []*Lease) error {
 	e.m.parts[0].c.quorums.record(e, func(a *engine.Answers) { a.Says(false, nil) })
 	e.whole.token = token
 	e.began.Store(int64(monotonic.Now()))
-	e.compose(parts)
+	e.compose(parts, r.Caller)
 	late, missing := r.Hold()
 	for _, part := range late {
 		part.client.spawn(func() { e.admit(e.whole.composite, e.mutexOf(part), part) })
@@ -220,9 +224,9 @@ func (e *quorumAcquire) mutexOf(part *Lease) *Mutex {
 	return e.m.parts[i]
 }
 
-// compose makes parts the lease.
-func (e *quorumAcquire) compose(parts []*Lease) {
-	co := &compositeLease{whole: e.whole, needs: e.m.needs(), most: len(e.m.parts), parts: parts, pass: e.pass, replace: e.replace, after: e.after}
+// compose makes parts the lease, which tr reports.
+func (e *quorumAcquire) compose(parts []*Lease, tr *trace.Caller) {
+	co := &compositeLease{whole: e.whole, needs: e.m.needs(), most: len(e.m.parts), parts: parts, pass: e.pass, replace: e.replace, after: e.after, tr: tr}
 	co.begin()
 }
 

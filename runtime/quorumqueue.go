@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
 // quorumQueues are the wait queues of this process for RedLocks. Only the first waiter of a queue asks the servers:
@@ -172,7 +173,11 @@ func (next *quorumAcquire) inherit(e *quorumAcquire, parts []*Lease) bool {
 	next.began.Store(e.began.Load())
 	next.rounds.Took.Store(int64(e.took()))
 	next.whole.came = fromHere
-	next.compose(parts)
+	tr := e.whole.composite.tr
+	for _, part := range parts {
+		tr.Part(trace.Passes, 0, part.traced())
+	}
+	next.compose(parts, tr)
 	next.w.Notify(engine.Event{Kind: engine.Given})
 	return true
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
 // A lease with a bare majority is lost with any server of that. So servers that have no part in it, since they were
@@ -55,7 +56,11 @@ func (e *quorumAcquire) recruit(ctx context.Context, co *compositeLease, m *Mute
 	if !slices.Contains(e.open(), m) {
 		return nil, ErrNotAcquired
 	}
-	return m.acquire(ctx, opts)
+	server := slices.Index(e.m.parts, m)
+	co.tr.Part(trace.AsksAgain, server, nil)
+	part, err := m.acquire(ctx, opts)
+	co.tr.Part(trace.Has, server, part.traced())
+	return part, err
 }
 
 // admit makes part, of the server of m, join co when that server knows the token of the others. If it does not learn

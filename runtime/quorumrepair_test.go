@@ -146,7 +146,7 @@ func TestRedLock_WhatJoinsEndsWithTheOthers(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
-// Unlock waits for nobody who is away as long as somebody else can have the lock without: also if those are most of who granted it.
+// Unlock waits for no server that is away as long as somebody else can have the lock without: also if those are most of who granted it.
 func TestRedLock_UnlockDoesNotWaitForWhoIsNotNeeded(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 5), redistest.Key(t, "k")
@@ -167,7 +167,7 @@ func TestRedLock_UnlockDoesNotWaitForWhoIsNotNeeded(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
-// Lock waits for nobody who is away when those who answer do not agree: it asks again when they may.
+// Lock waits for no server that is away when the servers that answer do not agree: it asks again when they may.
 func TestRedLock_LockDoesNotWaitForWhoIsNotNeeded(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 5), redistest.Key(t, "k")
@@ -310,7 +310,7 @@ func TestRedLock_ExtendHoldsForWhatJoins(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
-// A lease that is over by the clock is lost, even if none of those who watch over its parts has said so when servers are back that
+// A lease that is over by the clock is lost, even if no watchdog of its parts has said so when servers are back that
 // grant one part after the other again: somebody else may have had the lock by then.
 func TestRedLock_OverByTheClock(t *testing.T) {
 	t.Parallel()
@@ -544,7 +544,7 @@ func TestRedLock_ATokenThatCannotBeToldIsNone(t *testing.T) {
 	freeAgain(t, all[:2], key)
 }
 
-// TestRedLock_WhatDoesNotPassIsNotWaitedFor shows that who waits is told at once what a majority of the servers will say the next
+// TestRedLock_WhatDoesNotPassIsNotWaitedFor shows that a waiter is told at once what a majority of the servers will say the next
 // time, too.
 func TestRedLock_WhatDoesNotPassIsNotWaitedFor(t *testing.T) {
 	t.Parallel()

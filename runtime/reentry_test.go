@@ -11,7 +11,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// reentrant are all kinds that one who has the key enters again.
+// reentrant are all kinds that a holder enters again.
 func reentrant(c *lockrt.Client, key string) map[string]lockrt.Locker {
 	return map[string]lockrt.Locker{
 		"mutex": c.Mutex(key + ":mutex"),

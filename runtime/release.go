@@ -80,7 +80,7 @@ func newReleaseOp(r *resource, tk *ticket, of *grant) *releaseOp {
 	op := releaseOf(r, &r.referenced, &tk.TicketCore, core)
 	op.r, op.ticket, op.placed, op.start = r, tk, tk.Standing, tk.startAfter(handed)
 	if _, known := r.c.starts.Last(r.key); known || op.start > 0 {
-		op.heard, _ = r.c.net.Heard(r.channel())
+		op.heard, _ = r.c.net.Heard(r.channel(nil))
 	}
 	return op
 }

@@ -99,7 +99,7 @@ func TestReplicas_GrantsAreConfirmed(t *testing.T) {
 		require.NoError(t, giveBack(), kind)
 		nothingHeld(t, master, kind, key)
 	}
-	// Without the option nothing is waited for, and nobody who needs no confirmation waits for any.
+	// Without the option nothing is waited for, and no call that needs no confirmation waits for any.
 	plain := clientOf(t, master.URL(), lockrt.Options{})
 	before := master.CommandStats()["wait"]
 	for kind, want := range wanting {

@@ -35,7 +35,7 @@ func newResource(c *Client, key string) *resource {
 	return &resource{exclusiveCore: exclusiveCore[*grant]{referenced: referenced{c: c, key: key}}}
 }
 
-func (r *resource) channel() string { return protocol.LockChannel(r.key) }
+func (r *resource) channel(*waiter) string { return protocol.LockChannel(r.key) }
 
 func (r *resource) queueKey() string { return r.key }
 
@@ -57,8 +57,7 @@ func (r *resource) hear(string) {}
 func (r *resource) join(w *waiter) entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.admits(w.For.lease) { // granted a moment ago, to another call of the same owner
-		w.Place.State = engine.PlaceGranted
+	if r.entersAgain(w) {
 		return entered
 	}
 	if g := r.grant; g != nil && g.state == engine.GrantLingering {
@@ -87,7 +86,7 @@ func (r *resource) last(w *waiter) (held bool, said engine.AnswerLog) {
 }
 
 // remind makes the head of the queue ask.
-func (r *resource) remind() {
+func (r *resource) remind(*waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Prompt(r)

@@ -87,7 +87,7 @@ func TestRWFault_WhoGivesUpOrLearnsNothingLeavesNothing(t *testing.T) {
 			got := leaseLater(func() (*lockrt.Lease, error) { return sides(l.client.RWMutex(l.key))[side][0](ctx, unexpiring) })
 			until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
 			cancel()
-			require.ErrorIs(t, receive(t, got, "the one who gave up").err, context.Canceled)
+			require.ErrorIs(t, receive(t, got, "the call that gave up").err, context.Canceled)
 			drop.Stop()
 			nothingLeft(t, l.server, l.key)
 		})
@@ -171,7 +171,7 @@ func TestRWFault_DowngradingIsDoneThoughItsReplyIsLost(t *testing.T) {
 }
 
 // TestRWFault_StoppedServer shows that holders of both kinds are told before their keys end, that calls return
-// by their bounds, and that those who wait are served when the server goes on.
+// by their bounds, and that the waiters are served when the server goes on.
 func TestRWFault_StoppedServer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

@@ -466,7 +466,7 @@ func TestRWMutex_WhoIsOfOneOwnerDoesNotWaitForItself(t *testing.T) {
 	nothingLeft(t, redistest.Shared(t), key)
 }
 
-// Each of those who read together finds the one of their owner that waits to write, which is to hear of it once.
+// Each reader of a group finds the one of their owner that waits to write, which is to hear of it once.
 func TestRWMutex_AnOwnerThatReadsOftenAndWantsToWriteWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	key := redistest.Key(t, "k")
@@ -760,7 +760,7 @@ func TestRWMutex_MaxHoldOfOneReaderIsNotTheOthers(t *testing.T) {
 	nothingLeft(t, redistest.Shared(t), m.Key())
 }
 
-// A waiter that gives up leaves the line: nobody is kept out by one who has gone.
+// A waiter that gives up leaves the line: a waiter that has gone keeps no other out.
 func TestRWMutex_WhoGivesUpKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()

@@ -36,7 +36,7 @@ func (r *rwResource) granted(tk *lineTicket, sent time.Time) {
 		r.reads = append(r.reads, g)
 		r.probed = time.Now()
 	}
-	g.begin(g, tk, sent)
+	g.begin(g, tk, sent, tk.terms.TTL)
 	r.assign(g, w)
 }
 

@@ -14,6 +14,7 @@ import (
 // A call that reads under its own write lock, or under its own read lock that ends before, asks outside of the queue:
 // it waits for no other call.
 type rwResource struct {
+	referenced
 	lineCore
 
 	lock protocol.RW
@@ -35,12 +36,12 @@ const (
 )
 
 func newRWResource(c *Client, key string) *rwResource {
-	r := &rwResource{lock: c.wire.RW(key)}
-	r.c, r.key, r.kind = c, key, r
+	r := &rwResource{referenced: referenced{c: c, key: key}, lock: c.wire.RW(key)}
+	r.on, r.kind = &r.referenced, r
 	return r
 }
 
-func (r *rwResource) channel() string { return r.lock.Channel() }
+func (r *rwResource) channel(*waiter) string { return r.lock.Channel() }
 
 // enter makes l one more lease of this process's grants, if the caller may have it without waiting
 // and without asking. Otherwise it may return the caller's grant under which it may read ahead of

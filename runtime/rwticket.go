@@ -43,7 +43,7 @@ func (r *rwResource) owner(tk *lineTicket) string {
 	return r.lock.Field(tk.Number, rwTicketFrom(tk).write)
 }
 
-func (r *rwResource) acquire(of *lineTicket) (protocol.Command, func(transport.Reply) (protocol.Verdict, error)) {
+func (r *rwResource) acquire(of *lineTicket) protocol.Command {
 	tk, w := rwTicketFrom(of), of.w
 	var place protocol.Stay
 	if !w.Once() {
@@ -54,38 +54,47 @@ func (r *rwResource) acquire(of *lineTicket) (protocol.Command, func(transport.R
 		if w.Terms.Fenced {
 			tokens = 1
 		}
-		return r.lock.Write(tk.owner, place, tokens, tk.ttl), readRWWrite
+		return r.lock.Write(tk.owner, place, tokens, tk.terms.TTL)
 	}
 	under := ""
 	if tk.under != nil {
 		under = tk.under.ticket.owner
 	}
-	return r.lock.Read(tk.owner, under, place, tk.ttl), readRWRead
+	return r.lock.Read(tk.owner, under, place, tk.terms.TTL)
 }
 
-func readRWWrite(reply transport.Reply) (v protocol.Verdict, err error) {
+func (r *rwResource) read(tk *lineTicket, reply transport.Reply) (protocol.Verdict, error) {
+	if rwTicketFrom(tk).write {
+		return readNumbers(reply, protocol.ReadRWWrite)
+	}
+	return readNumber(reply, protocol.ReadRWRead)
+}
+
+// readNumber reads a reply of one number.
+func readNumber(reply transport.Reply, read func(int64) protocol.Verdict) (protocol.Verdict, error) {
+	n, err := reply.Int()
+	return read(n), err
+}
+
+// readNumbers reads a reply of several numbers.
+func readNumbers(reply transport.Reply, read func([]int64) (protocol.Verdict, error)) (protocol.Verdict, error) {
 	numbers, err := reply.Ints()
 	if err != nil {
-		return v, err
+		return protocol.Verdict{}, err
 	}
-	return protocol.ReadRWWrite(numbers)
+	return read(numbers)
 }
 
-func readRWRead(reply transport.Reply) (protocol.Verdict, error) {
-	n, err := reply.Int()
-	return protocol.ReadRWRead(n), err
-}
-
-// refused returns half of the time for which Redis keeps the place of the ticket, or less.
-func (r *rwResource) refused(of *lineTicket, wait time.Duration) time.Duration {
+// refused has the waiter ask again after half of the time for which Redis keeps the place of the ticket, or sooner.
+func (r *rwResource) refused(of *lineTicket, _ time.Time, _ protocol.Verdict, ev engine.Event) engine.Event {
 	tk, w := rwTicketFrom(of), of.w
-	if tk.counted == nil && !w.Once() && !w.Terms.Polling {
+	if w != nil && tk.counted == nil && !w.Once() && !w.Terms.Polling {
 		tk.counted = r.c.net.Listen(r.lock.WaiterChannel(), func(hub.Event) {})
 	}
-	if wait < 0 {
-		return lineFor / 2
+	if ev.TTL < 0 || ev.TTL > lineFor/2 {
+		ev.TTL = lineFor / 2
 	}
-	return min(lineFor/2, wait)
+	return ev
 }
 
 // ended records that the waiter listens no more.
@@ -95,6 +104,8 @@ func (r *rwResource) ended(tk *lineTicket) {
 	}
 }
 
-func (r *rwResource) release(owner string) protocol.Command { return r.lock.Release(owner) }
+func (r *rwResource) release(tk *lineTicket) (protocol.Outcome, error) {
+	return r.c.runRelease(r.lock.Release(tk.owner), tk.OutcomeUnknown)
+}
 
 func (r *rwResource) withdrawer() engine.Withdrawer { return withdrawer{r.c, kindWrite, r.key} }

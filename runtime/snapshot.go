@@ -147,14 +147,7 @@ func (g *grant) queued() int { return g.resource.Queue.Length() }
 
 func (g *lineGrant) queued() int { return g.ticket.r.Queue.Length() }
 
-func (g *fairGrant) queued() (n int) {
-	for _, tk := range g.resource.tickets {
-		if tk.call != nil && tk.grant == nil {
-			n++
-		}
-	}
-	return n
-}
+func (g *fairGrant) queued() int { return len(g.resource.tickets) }
 
 func (p permitHolding) show() (leases []shownLease, queued int) {
 	p.counter.mu.Lock()
@@ -212,9 +205,7 @@ func (c *Client) eachWaiting(key string, f func(w *waiter, kind, key string)) {
 	for _, r := range c.fairs.some(key) {
 		r.mu.Lock()
 		for _, tk := range r.tickets {
-			if tk.call != nil && tk.grant == nil {
-				add(tk.call.w, kindFair, r.key)
-			}
+			add(tk.w, kindFair, r.key)
 		}
 		r.mu.Unlock()
 	}

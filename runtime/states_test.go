@@ -33,7 +33,7 @@ type stateTest struct {
 	c *Client
 }
 
-// mutex returns the resource of a key that nobody has, and the ticket of one who wants it, on whose terms op asks.
+// mutex returns the resource of a key that nobody has, and the ticket of a call that wants it, on whose terms op asks.
 func (t *stateTest) mutex(name string) (r *resource, w *waiter, tk *ticket, op func() *acquireOp) {
 	r, err := t.c.resources.enter(redistest.Key(t, name), false)
 	require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// takes has requests answered for one who has gone.
+// takes has requests answered for a call that has gone.
 func (t *stateTest) takes() {
 	yes := protocol.Verdict{Wait: protocol.Granted}
 	for name, answer := range map[string]struct {
@@ -210,18 +210,18 @@ func (t *stateTest) fair() {
 
 	// One gives up that does not wait, before its request is answered.
 	tk := r.enters(t.T)
-	tk.call.w.Call.Wait = 0
+	tk.w.Call.Wait = 0
 	asks(tk)
-	tk.call.leave(tk.call.w)
+	r.leave(tk.w)
 	require.Equal(t, engine.TicketWithdrawing, state(tk))
 
 	// Another one when it was refused.
 	tk = r.enters(t.T)
 	asks(tk)
-	require.Nil(t, tk.settle(time.Now(), refusal(), false, nil))
+	r.settle(&tk.lineTicket, time.Now(), refusal(), false, nil)
 	require.Equal(t, engine.TicketQueued, state(tk))
-	tk.call.w.Call.Wait = 0
-	tk.call.leave(tk.call.w)
+	tk.w.Call.Wait = 0
+	r.leave(tk.w)
 	require.Equal(t, engine.TicketWithdrawing, state(tk))
 
 	// A follower's grant is released while it asks, and Redis refuses that request.
@@ -233,7 +233,7 @@ func (t *stateTest) fair() {
 	first.OutcomeUnknown = true
 	r.mu.Unlock()
 	redistest.Shared(t).Do("SET", r.key, "of another type")
-	require.Error(t, g.unlock(after.call.w.For.lease))
+	require.Error(t, g.unlock(after.w.For.lease))
 	require.Equal(t, engine.TicketWithdrawing, state(after))
 	require.Equal(t, engine.TicketWithdrawing, state(first), "it was done when the release was over")
 	redistest.Shared(t).Do("DEL", r.key)

@@ -80,7 +80,7 @@ func TestDeadlockAfter_ByItself(t *testing.T) {
 	})
 }
 
-// TestDeadlockAfter_ForAnother shows who waits for another process: nothing is said of this one.
+// TestDeadlockAfter_ForAnother has a call wait for another process: the log says nothing of this one.
 func TestDeadlockAfter_ForAnother(t *testing.T) {
 	t.Parallel()
 	other := newClient(t, lockrt.Options{})
@@ -137,7 +137,7 @@ func TestDeadlockAfter_BoundedOrOff(t *testing.T) {
 	var all []<-chan error
 	add := func(ctx context.Context, m *lockrt.Mutex, waiting <-chan string) {
 		all = append(all, later(func() error { return m.Do(ctx, func(context.Context, *lockrt.Lease) error { return nil }) }))
-		receive(t, waiting, "one who waits")
+		receive(t, waiting, "the waiter")
 	}
 	add(deadline, soon.Mutex(key), waiting)
 	add(t.Context(), soon.Mutex(key, lockrt.WithWait(time.Hour)), waiting)

@@ -91,8 +91,11 @@ func (r *resource) prepare(w *waiter) (op *acquireOp, to *transport.Batcher) {
 	}
 	r.c.tracesAsking(trace.Asks, r.key, tk.Number, op.line)
 	to = r.c.acquires
-	if op.plain() {
+	switch {
+	case op.plain():
 		to = r.c.takes
+	case tk.Rests():
+		to = r.c.reviews
 	}
 	r.mu.Unlock()
 
@@ -317,7 +320,7 @@ func startAfter(start time.Duration, turn bool) time.Duration {
 	return 0
 }
 
-// leaves records what op leaves to Redisson's waiters, if the key is free for those who ask.
+// leaves records what op leaves to Redisson's waiters, if the key is free for calls that ask.
 func (r *resource) leaves(op *releaseOp, done protocol.Released) {
 	switch {
 	case done.Outcome != protocol.Freed || op.again != nil:
@@ -332,7 +335,7 @@ func (r *resource) leaves(op *releaseOp, done protocol.Released) {
 // their turn after a hand-over, every other such release is theirs, and fewer are if they use none.
 func (r *resource) leavesToJava(op *releaseOp, listeners int64) {
 	starts := &r.c.starts
-	_, own := r.c.net.Heard(r.channel()) // a subscription stays for a moment after the wait
+	_, own := r.c.net.Heard(r.channel(nil)) // a subscription stays for a moment after the wait
 	last, _ := starts.Last(r.key)
 	switch start := op.start; {
 	case listeners <= own:
@@ -351,7 +354,7 @@ func (r *resource) startFor(w *waiter) time.Duration {
 	if w.Once() || starts.Left(r.key) == 0 || r.awaited() {
 		return 0
 	}
-	messages, _ := r.c.net.Heard(r.channel())
+	messages, _ := r.c.net.Heard(r.channel(nil))
 	starts.Heard(r.key, messages)
 	return starts.Left(r.key)
 }

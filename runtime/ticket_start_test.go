@@ -137,7 +137,7 @@ func TestResource_LeavesToJava(t *testing.T) {
 	require.Equal(t, 40, starts(&releaseOp{start: 40 * time.Millisecond}, heard), "as after a hand-over")
 	require.Nil(t, starts(&releaseOp{}, protocol.Released{Outcome: protocol.Freed}), "nobody listens")
 
-	l := c.net.Listen(r.channel(), func(hub.Event) {})
+	l := c.net.Listen(r.channel(nil), func(hub.Event) {})
 	defer l.Close()
 	<-l.Ready()
 	require.Nil(t, starts(&releaseOp{}, heard), "this client alone")

@@ -9,6 +9,8 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // A ticket was handed the key, and has to ask for it; meanwhile the clock of the server was set back, and somebody else has the
@@ -27,7 +29,7 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			w.Place.State = engine.PlaceLeading
 			tk := r.ticketFor(w.Terms)
 			sent := now()
-			tk.HandedOver(time.Now(), time.Now()) // as handed does for one who has to ask
+			tk.HandedOver(time.Now(), time.Now()) // as handed does for a waiter that has to ask
 			answer := func(sent time.Time) engine.EventKind {
 				r.Busy = 1
 				tk.To(engine.TicketAsking)
@@ -75,4 +77,29 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 			require.Equal(t, forced, again.UnclaimedGrant)
 		})
 	}
+}
+
+// A waiter that was refused long ago, and has its place in the wait queue, asks together with many others. Until then few ask together, so
+// that an answer comes soon.
+func TestResource_ReviewsAfterALongTime(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	r, w, tk, _ := (&stateTest{t, c}).mutex("k")
+	for _, step := range []struct {
+		standing bool
+		to       *transport.Batcher
+		ago      time.Duration // before now, the request of this step is sent, which is refused
+	}{
+		{false, c.takes, time.Hour}, {false, c.takes, time.Hour}, {true, c.reviews, 0}, {true, c.acquires, time.Hour}, {true, c.reviews, 0},
+	} {
+		tk.Standing = step.standing
+		op, to := r.prepare(w)
+		require.Same(t, step.to, to)
+		at := time.Now().Add(-step.ago)
+		r.settle(op, at, protocol.Verdict{Wait: 1000, At: at}, false, nil)
+		r.quit()
+	}
+	r.gone(w)
 }

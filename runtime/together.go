@@ -283,7 +283,7 @@ func undo(ctx context.Context, parts []*Lease) {
 	}
 	for _, l := range parts {
 		if g, ok := l.grant.(*grant); ok {
-			g.lingersNot(l) // others want them, who may not ask for it
+			g.lingersNot(l) // others want them, and may not ask for it
 		}
 	}
 	done := make(chan struct{})

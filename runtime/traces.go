@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/quorum"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -74,4 +75,37 @@ func tracesPart(tr *trace.Caller, i int, l *Lease) {
 // tracesEnd says that a lease has ended.
 func (c *Client) tracesEnd(t *leaseCore, cause error) {
 	c.wholes(trace.Whole{Action: trace.Over, Lease: t, Freed: errors.Is(cause, ErrReleased)})
+}
+
+// traced returns what tests see of the lease of a part of a RedLock, or nil if none wants to.
+func (l *Lease) traced() *trace.Part {
+	if l == nil || l.client.wholes == nil {
+		return nil
+	}
+	return &trace.Part{Owner: l.guard.Owner(), Token: l.token, Lease: &l.leaseCore}
+}
+
+// traced has the rounds of a call reported, if a test wants to know.
+func (e *quorumAcquire) traced() {
+	if e.m.parts[0].c.wholes == nil {
+		return
+	}
+	e.rounds.Trace = func(r *quorum.Round[*Lease], a trace.Action, server int, part *Lease) {
+		if a == trace.Wins {
+			r.Caller.Wins(e.whole.token)
+			return
+		}
+		r.Caller.Part(a, server, part.traced())
+	}
+}
+
+// tracer returns what reports a round, if a test wants to know. It does not report rounds of a call that re-enters.
+func (e *quorumAcquire) tracer() *trace.Caller {
+	c := e.m.parts[0].c
+	if c.wholes == nil || e.m.entered(e.whole) {
+		return nil
+	}
+	tr := trace.NewCaller(c.wholes, c.ID())
+	tr.Begins([]string{e.m.key})
+	return tr
 }

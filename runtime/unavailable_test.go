@@ -75,10 +75,10 @@ var wayOf = map[string]func(c []*lockrt.Client, key string) way{
 	"latch": func(c []*lockrt.Client, key string) way { return way{lock: c[0].CountDownLatch(key).Wait} },
 }
 
-// An outside is what somebody else has, and how a test takes Redis away from those who want it.
+// An outside is what somebody else has, and how a test takes Redis away from the calls that want it.
 type outside struct {
 	way
-	waiting <-chan string // of those who want it
+	waiting <-chan string // of the calls that want it
 	away    func(mute bool)
 	back    func()
 	cut     func() // connections, which can be made again
@@ -186,7 +186,7 @@ func TestUnavailable_AwayFromTheBeginning(t *testing.T) {
 			second := later(func() error { return o.lock(patient(t), lockrt.WithWait(600*time.Millisecond)) })
 			if o.try != nil {
 				for range 3 {
-					onlyUnavailable(t, o.try(patient(t)), "a try beside those who wait")
+					onlyUnavailable(t, o.try(patient(t)), "a try beside the waiters")
 				}
 			}
 			onlyUnavailable(t, receive(t, first, "the first"), "the first")
@@ -237,7 +237,7 @@ func TestUnavailable_TakenAllTheTime(t *testing.T) {
 			require.ErrorIs(t, o.try(patient(t)), lockrt.ErrNotAcquired)
 		}
 		for i, got := range all {
-			err := receive(t, got, "one who waits")
+			err := receive(t, got, "the waiter")
 			require.ErrorIs(t, err, lockrt.ErrNotAcquired, i)
 			require.NotErrorIs(t, err, lockrt.ErrUnavailable)
 		}
@@ -295,7 +295,7 @@ func TestUnavailable_CutWhileIdle(t *testing.T) {
 				beside = append(beside, later(try))
 			}
 			for _, got := range beside {
-				require.ErrorIs(t, receive(t, got, "one of those who try at once"), lockrt.ErrNotAcquired)
+				require.ErrorIs(t, receive(t, got, "one of the calls that try at once"), lockrt.ErrNotAcquired)
 			}
 		}
 	})

@@ -18,8 +18,8 @@ type contest interface {
 	// leave removes w. Its grant, if it got one meanwhile, goes to the next waiter or back to
 	// Redis.
 	leave(w *waiter)
-	// channel is the channel on which Redisson announces a change.
-	channel() string
+	// channel is the channel on which Redisson announces a change to w.
+	channel(w *waiter) string
 	// hear gets the message of the channel, before the waiter that listens asks because of it. It
 	// does not block.
 	hear(payload string)

@@ -75,14 +75,20 @@ func (by withdrawer) fair(list []*engine.Withdrawal) (engine.Fate, error) {
 	lock := c.wire.Fair(by.key)
 	aside := slices.ContainsFunc(list, func(wd *engine.Withdrawal) bool { return wd.Aside })
 	outcome, err := c.runRelease(lock.Leave(tickets, time.Now()), aside)
+	c.passOn(outcome, func() { _, _ = by.fair(nil) })
+	return withdrawn(err)
+}
+
+// passOn calls pass in a moment, if a release left the lock free for a waiter that does not listen: it goes to the next one then, if
+// it is still free.
+func (c *Client) passOn(outcome protocol.Outcome, pass func()) {
 	if outcome == protocol.FreedForNobody {
 		c.spawn(func() {
 			if c.pause(handOverLease) {
-				_, _ = by.fair(nil)
+				pass()
 			}
 		})
 	}
-	return withdrawn(err)
 }
 
 // withdrawEach withdraws tickets with a release for each name. owners returns the names that a ticket may have if only its

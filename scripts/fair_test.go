@@ -182,10 +182,10 @@ func TestFair(t *testing.T) {
 		{"the head's time is over", owners(java, deaf), true, 5000, asks(hears, "1"), taken, taken, hears, nobody, nil, nil, nil},
 		{"the time of one that lives is over", owners(java, hears, hears2), false, 5000, asks(hears2, "1"), held, held, java, owners(hears2), []int64{10000}, nil, []string{"look"}},
 		{"give back, and nobody waits", owners(hears), false, 0, releases(hears), 0, -1, noHolder, nobody, nil, nil, nil},
-		{"give back to one who listens", owners(hears, hears2, java), false, 0, releases(hears), 1, -1, hears2, owners(java), []int64{5000}, nil, []string{"granted"}},
+		{"give back to a client that listens", owners(hears, hears2, java), false, 0, releases(hears), 1, -1, hears2, owners(java), []int64{5000}, nil, []string{"granted"}},
 		{"give back to a Java thread", owners(hears, java, hears2), false, 0, releases(hears), 0, -1, noHolder, owners(java, hears2), []int64{5000, 10000}, []string{"0", "0"}, nil},
-		{"give back to one who does not listen", owners(hears, deaf), false, 0, releases(hears), 2, -1, noHolder, owners(deaf), []int64{2000}, nil, nil},
-		{"give back to one who does not listen, before one who does", owners(hears, deaf, java, hears2), false, 0, releases(hears), 0, -1, noHolder, owners(deaf, java, hears2), []int64{2000, 10000, 15000}, nil, []string{"soon", "soon"}},
+		{"give back to a client that does not listen", owners(hears, deaf), false, 0, releases(hears), 2, -1, noHolder, owners(deaf), []int64{2000}, nil, nil},
+		{"give back to a client that does not listen, before one that does", owners(hears, deaf, java, hears2), false, 0, releases(hears), 0, -1, noHolder, owners(deaf, java, hears2), []int64{2000, 10000, 15000}, nil, []string{"soon", "soon"}},
 		{"give back to one of several that do not listen", owners(hears, deaf, hears2, deaf2, java), false, 0, releases(hears), 0, -1, noHolder, owners(deaf, hears2, deaf2, java), []int64{2000, 10000, 2000, 20000}, nil, []string{"soon", "soon"}},
 		{"give up", owners(java, hears, deaf), false, 0, releases(hears), -1, -1, java, owners(deaf), []int64{5000}, nil, nil},
 		{"the head gives up a free lock", owners(java, deaf, hears), true, 0, releases(deaf), -1, -1, hears, nobody, nil, nil, []string{"granted"}},
@@ -370,7 +370,7 @@ func TestFair_WhoComesLateKeepsTheOrder(t *testing.T) {
 				l.forever()
 			}
 			l.int("DEL", "KEY")
-			for _, asker := range []string{third, l.deaf2} { // nobody hears that the lock is free, and who asks is not next
+			for _, asker := range []string{third, l.deaf2} { // nobody hears that the lock is free, and the asker is not next
 				n, err := first(l.ask(asker, "2", fairWait, epoch, "0"))
 				require.NoError(t, err)
 				require.Positive(t, n)

@@ -411,7 +411,7 @@ func TestRW_ALockThatIsFreedIsLeftToRedissonsWaiters(t *testing.T) {
 			begin(side, readerWaits[0], writerWaits[0])
 			twiceIs(t, 1, -1, func() (int64, error) { return end(ours) })
 			if side == "write" {
-				require.Equal(t, "read read "+another, turn(), "those who wait to read are before Redisson's")
+				require.Equal(t, "read read "+another, turn(), "the waiting readers are before Redisson's")
 			}
 			begin(side, writerWaits[0])
 			twiceIs(t, 1, -1, func() (int64, error) { return end(ours) })

@@ -19,9 +19,9 @@ type Count struct {
 
 // A CountSaid is an event of a trace of a semaphore or a latch: what a server did for whom. The actions are:
 //
-//	Take     a Semaphore: those who wait in a process want so many each
+//	Take     a Semaphore: the waiters of a process want so many each
 //	Give     a Semaphore: so many come back
-//	Acquire  a PermitSemaphore: those who wait in a process want permits with these ids
+//	Acquire  a PermitSemaphore: the waiters of a process want permits with these ids
 //	Release  a PermitSemaphore: of permits
 //	Renew    a PermitSemaphore: of permits, each of which has to be there
 //	Lease    a PermitSemaphore: how long one permit lasts, or from now on lasts
@@ -62,7 +62,7 @@ type Request struct {
 	Keep    time.Duration
 }
 
-// A Want is what one who waits is to get, or what is renewed or released.
+// A Want is what a waiter is to get, or what is renewed or released.
 type Want struct {
 	N   int64
 	IDs []string
@@ -271,7 +271,7 @@ func (r *countRun) reclaim() {
 	}
 }
 
-// take returns how many of those who wait have what they want: the first ones, for whom there is enough.
+// take returns how many of the waiters have what they want: the first ones, for whom there is enough.
 func (r *countRun) take(wants []Want, make_ int64) (granted int64) {
 	if !r.Is && make_ != 0 && len(wants) > 0 {
 		r.add(make_)

@@ -9,7 +9,8 @@ import (
 )
 
 // A Fair is a fair lock with Redisson's queue beside it: who has the lock, and who is next. No module has it; the rule is that of
-// scripts/fair.lua. An owner is a name: the 36 characters of its process, a colon, and a number. A Fair is immutable.
+// scripts/fair.lua, and in fairjava.go that of Redisson's scripts. An owner is a name: the 36 characters of its process, a colon, and a
+// number. A Fair is immutable.
 type Fair struct {
 	Owner string            // "" if it is free
 	Queue []string          // in the order in which they get the lock
@@ -82,14 +83,14 @@ func (r *fairRun) leave(owner string) {
 	}
 }
 
-// evict takes those at the head out of the queue whose places are over, and returns the head.
-func (r *fairRun) evict() (head string) {
+// evict has those at the head leave whose places are over, and returns the head.
+func (r *fairRun) evict(leave func(owner string)) (head string) {
 	for len(r.Queue) > 0 {
 		head = r.Queue[0]
 		if until, has := r.Until[head]; !has || until > r.now {
 			return head
 		}
-		r.leave(head)
+		leave(head)
 	}
 	return ""
 }
@@ -162,7 +163,7 @@ func (r *fairRun) followers(head string) (all []string) {
 
 // pass gives a free lock to the head, if that hears of it.
 func (r *fairRun) pass() {
-	head := r.evict()
+	head := r.evict(r.leave)
 	if head == "" {
 		return
 	}
@@ -202,7 +203,7 @@ func (r *fairRun) ask(p FairPlace, queued bool, note string, lease time.Duration
 	if r.Owner == "" {
 		r.expel(processOf(p.Owner))
 	}
-	if head := r.evict(); r.Owner == "" && (head == "" || head == p.Owner) {
+	if head := r.evict(r.leave); r.Owner == "" && (head == "" || head == p.Owner) {
 		r.Owner, r.left = p.Owner, lease
 		r.admit(p.Owner, p.Wait)
 		return true

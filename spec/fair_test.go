@@ -36,7 +36,7 @@ func (x fairScene) ask(at int64, owner string, queued bool, srv *FairSeen) FairS
 	return e
 }
 
-// seen returns a lock that an owner has for so many ms, with those who wait, whose places last for 5 s each after it.
+// seen returns a lock that an owner has for so many ms, with its waiters, whose places last for 5 s each after it.
 func (fairScene) seen(owner string, left int64, from int64, queue ...string) *FairSeen {
 	s := &FairSeen{Left: milliseconds(left), Noted: time.Hour, Fair: Fair{Owner: owner, Queue: queue, Until: map[string]int64{}, Notes: map[string]string{}}}
 	for i, o := range queue {
@@ -157,4 +157,41 @@ func TestFairWithdrawn(t *testing.T) {
 	require.Equal(t, []string{fairB}, r.named)
 	require.EqualValues(t, 15_000, r.Until[fairC])
 	require.Equal(t, fairA, l.Owner, "a lock is immutable")
+}
+
+// fairJ are owners of a program with Redisson.
+const fairJ, fairJ2 = "5f0c1b2a-3d4e-4f60-8123-456789abcdef:1", "5f0c1b2a-3d4e-4f60-8123-456789abcdef:2"
+
+// TestFairJava has threads of Redisson in the queue beside an owner of this library.
+func TestFairJava(t *testing.T) {
+	l := Fair{Owner: fairA, Queue: []string{fairJ, fairB, fairJ2}, Until: map[string]int64{fairJ: 15_000, fairB: 20_000, fairJ2: 25_000}, Notes: map[string]string{fairB: fairNote}}
+	at := func(now int64, change func(r *fairRun)) *fairRun {
+		r := l.run(now, 10*time.Second, func(string) bool { return true })
+		change(r)
+		return r
+	}
+	r := at(0, func(r *fairRun) { r.javaAsk(FairPlace{fairJ, 5000}, true) })
+	require.EqualValues(t, 15_000, r.Until[fairJ], "a place that a thread has does not last longer")
+	r = at(0, func(r *fairRun) { r.javaAsk(FairPlace{fairJ[:37] + "3", 5000}, true) })
+	require.EqualValues(t, 30_000, r.Until[fairJ[:37]+"3"])
+	r = at(16_000, func(r *fairRun) { r.javaAsk(FairPlace{fairJ[:37] + "3", 5000}, false) })
+	require.Equal(t, []string{fairB, fairJ2}, r.Queue, "a place is over")
+	r = at(0, func(r *fairRun) { r.release(FairPlace{fairA, 5000}, nil) })
+	require.Empty(t, r.Owner)
+	require.Equal(t, []string{fairJ}, r.calls, "it asks")
+	require.True(t, r.javaAsk(FairPlace{fairJ, 5000}, true))
+	require.Equal(t, fairJ, r.Owner)
+	require.Equal(t, map[string]int64{fairB: 15_000, fairJ2: 20_000}, r.Until)
+	r.javaRelease(FairPlace{fairJ, 5000}, true)
+	require.Equal(t, fairJ, r.Owner, "it has the lock more than once")
+	r.javaRelease(FairPlace{fairJ2, 5000}, false)
+	require.Equal(t, fairJ, r.Owner, "another thread has it")
+	r.calls = nil
+	r.javaRelease(FairPlace{fairJ, 5000}, false)
+	require.Empty(t, r.Owner)
+	require.Equal(t, []string{fairB}, r.calls, "Redisson hands nothing over")
+	r = at(0, func(r *fairRun) { r.javaLeave(FairPlace{fairJ, 5000}) })
+	require.Equal(t, []string{fairB, fairJ2}, r.Queue)
+	require.Equal(t, map[string]int64{fairB: 15_000, fairJ2: 20_000}, r.Until)
+	require.Empty(t, r.calls)
 }

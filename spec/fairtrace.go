@@ -14,14 +14,16 @@ import (
 //	Leave    owners of a process are withdrawn
 //	Renew    the owner has the lock for a lease from now, or longer, if it has it
 //	Force    the lock was taken from its owner
+//	Java...  a script of Redisson did it for a thread: JavaAsk, JavaRenew, JavaRelease, or JavaLeave, with which a thread stops waiting
 //	Fault    the server has another state for a reason that is not of the protocol
 type FairSaid struct {
 	At     time.Duration // since the trace began
 	Action string
-	Place  FairPlace     // of Ask, Release and Renew
-	Queued bool          // of Ask: it waits
+	Place  FairPlace     // of Ask, Release, Renew and the actions of Redisson
+	Queued bool          // of Ask and JavaAsk: it waits
 	Note   string        // of Ask: with which it can be granted the lock by a message, or ""
-	TTL    time.Duration // of Ask and Renew: the lease
+	TTL    time.Duration // of Ask, Renew and the actions of Redisson: the lease
+	Keeps  bool          // of JavaRelease: the thread has the lock more than once
 	Tokens int64         // of Ask: how many it wants
 	With   []FairPlace   // of Release and Leave: the others; of Force: the owners that it may be taken from, or none for any
 	Asker  string        // of Leave: the process
@@ -41,8 +43,8 @@ type FairSeen struct {
 }
 
 // A FairCheck replays the trace of one fair lock, event by event, while it happens: who has it and for how long, the order of the queue and
-// the time of each place, who gets which message, who follows the owner, and that tokens rise. Locks without a lease are not
-// replayed, nor is what Redisson's programs do.
+// the time of each place, who gets which message, who follows the owner, and that tokens rise. Threads of Redisson's programs may stand in
+// the queue and have the lock. Locks without a lease are not replayed.
 type FairCheck struct {
 	states []FairSeen
 	at     time.Duration
@@ -137,6 +139,20 @@ func (c *FairCheck) step(s FairSeen, e FairSaid) (to FairSeen, why string) {
 		if s.Owner == e.Place.Owner {
 			r.left = max(r.left, e.TTL)
 		}
+	case "JavaAsk":
+		if r.javaAsk(e.Place, e.Queued) {
+			r.left = e.TTL
+		}
+	case "JavaRenew":
+		if s.Owner == e.Place.Owner {
+			r.left = e.TTL
+		}
+	case "JavaRelease":
+		if r.javaRelease(e.Place, e.Keeps); e.Keeps {
+			r.left = e.TTL
+		}
+	case "JavaLeave":
+		r.javaLeave(e.Place)
 	case "Fault":
 	default:
 		return s, "there is no such action"
@@ -185,7 +201,7 @@ func (c *FairCheck) agree(s, seen FairSeen, now int64) (FairSeen, string) {
 
 func (e FairSaid) String() string {
 	s := fmt.Sprintf("%v %s of %s", e.At, e.Action, e.Place.Owner)
-	if e.Action == "Ask" {
+	if e.Action == "Ask" || e.Action == "JavaAsk" {
 		s += fmt.Sprintf(", queued %v with %q", e.Queued, e.Note)
 	}
 	if len(e.With) > 0 {

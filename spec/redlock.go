@@ -144,24 +144,27 @@ func (b RedBounds) Next(s RedState) (all []RedStep) {
 type redAdd func(action string, p, i int, change func(to *RedState))
 
 // tick is one unit of time.
-func (b RedBounds) tick(to *RedState) {
+func (b RedBounds) tick(to *RedState) { b.after(to, 1) }
+
+// after has d units of time pass.
+func (b RedBounds) after(to *RedState, d int) {
 	for i := range to.Srv {
 		x := &to.Srv[i]
-		if x.Left <= 1 {
+		if x.Left <= d {
 			x.Owner = -1
 		}
-		x.Left, x.Away = max(0, x.Left-1), max(0, x.Away-1)
+		x.Left, x.Away = max(0, x.Left-d), max(0, x.Away-d)
 	}
 	for p := range to.Slot {
 		for i := range to.Slot[p] {
 			x := &to.Slot[p][i]
-			if x.Age++; x.St != "asks" && x.St != "yes" {
+			if x.Age += d; x.St != "asks" && x.St != "yes" {
 				x.Age = 0
 			}
-			if x.Of++; x.Renew == "no" {
+			if x.Of += d; x.Renew == "no" {
 				x.Of = 0
 			}
-			x.Age, x.Of, x.Trust = min(x.Age, b.Lease), min(x.Of, b.Lease), max(0, x.Trust-1)
+			x.Age, x.Of, x.Trust = min(x.Age, b.Lease), min(x.Of, b.Lease), max(0, x.Trust-d)
 		}
 	}
 }

@@ -32,7 +32,7 @@ type Turn struct {
 // NoTurn is what no turn is.
 var NoTurn = Turn{Whose: "none", Last: "none"}
 
-// For how long the turn of one counts who is called and hears it, of one who asks by its timer, and of Redisson's programs.
+// For how long the turn counts: of a waiter that is called and hears it, of one that asks by its timer, and of Redisson's programs.
 const (
 	graceTurn   = 100 * time.Millisecond
 	unheardTurn = 500 * time.Millisecond
@@ -75,7 +75,7 @@ func (l RW) with(side string, line []string) RW {
 
 func (l RW) out(side, owner string) RW { return l.with(side, withoutOwner(l.line(side), owner)) }
 
-// stands has one who waits stand at a place; one that does not wait has none.
+// stands has a waiter stand at a place; a call that does not wait has none.
 func (l RW) stands(side, place string) RW {
 	line := slices.Clone(l.line(side))
 	switch i := listed(line, ownerAt(place)); {

@@ -21,7 +21,7 @@ func TestRWStates(t *testing.T) {
 	for name, b := range map[string]RWBounds{
 		"the rule of whose turn it is, one process dies": {Readers: 2, Writers: 2, Deaths: 1},
 		"the server knows who is dead; Redisson races":   {Readers: 2, Writers: 2, Deaths: 2, Known: true, Java: true},
-		"liveness: who waits is served, or gives up":     {Readers: 1, Writers: 2, Deaths: 1},
+		"liveness: a waiter is served, or gives up":      {Readers: 1, Writers: 2, Deaths: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row := regexp.MustCompile(`(?m)^\| RWMutex \| ` + name + ` \|.*\| (\d+) \| holds, all states seen \|$`).FindStringSubmatch(string(results))
@@ -145,22 +145,22 @@ func TestRWCheckRejects(t *testing.T) {
 		"granted though somebody writes": with(writes, ask(ms, "read", "b:1", "", true, seenRW(RW{Mode: "write", By: []string{"a:1", "b:1"}, Turn: NoTurn}, 999*ms))),
 		"granted past a writer in line": with(readsThenWaits, ask(2*ms, "read", "c:1", "c:1", true,
 			seenRW(RW{Mode: "read", By: []string{"a:1", "c:1"}, Turn: NoTurn}, time.Second, nil, []string{"b:1"}))),
-		"refused though it is free":      {ask(0, "read", "a:1", "a:1", false, free(NoTurn, []string{"a:1"}))},
-		"in line though it does not":     with(writes, ask(ms, "read", "b:1", "", false, held("write", "a:1", 999*ms, []string{"b:1"}))),
-		"not in line though it waits":    with(writes, ask(ms, "read", "b:1", "b:1", false, held("write", "a:1", 999*ms))),
-		"the same side again":            with(two, release(3*ms, "write", "a:1", free(turn("write", 100*ms, "b:1"), []string{"c:1"}))),
-		"nobody is called":               with(two, release(3*ms, "write", "a:1", free(NoTurn, []string{"c:1"}, []string{"b:1"}))),
-		"who is called stays in line":    with(two, release(3*ms, "write", "a:1", free(turn("read", 100*ms, "c:1"), []string{"c:1"}, []string{"b:1"}))),
-		"a turn that counts for long":    with(two, release(3*ms, "write", "a:1", free(turn("read", 150*ms, "c:1"), nil, []string{"b:1"}))),
-		"Redisson's turn without any":    with(two[:2], release(3*ms, "write", "a:1", free(Turn{Whose: "redisson", Last: "write", On: true, For: 5 * ms}, nil, []string{"b:1"}))),
-		"a writer in the readers' turn":  with(called, ask(4*ms, "write", "b:1", "b:1", true, seenRW(RW{Mode: "write", By: []string{"b:1"}, Turn: turn("read", 99*ms, "c:1")}, time.Second))),
-		"who has come is called still":   with(called, ask(4*ms, "read", "c:1", "c:1", true, seenRW(RW{Mode: "read", By: []string{"c:1"}, Turn: turn("read", 99*ms, "c:1")}, time.Second, nil, []string{"b:1"}))),
-		"who gives up is called still":   with(called, release(4*ms, "read", "c:1", free(turn("read", 99*ms, "c:1"), nil, []string{"b:1"}))),
-		"a longer lease":                 {ask(0, "read", "a:1", "a:1", true, held("read", "a:1", 2*time.Second))},
-		"a lease that ends too early":    with(writes, ask(500*ms, "read", "b:1", "b:1", false, free(NoTurn, []string{"b:1"}))),
-		"a renewal of what others have":  with(writes, RWSaid{At: ms, Action: "Renew", Side: "write", Owner: "b:1", TTL: time.Second, Srv: held("write", "a:1", 999*ms)}),
-		"kept by one who gives it back":  with(writes, release(ms, "write", "a:1", held("write", "a:1", 999*ms))),
-		"taken by one who gives it back": with(writes, release(ms, "write", "b:1", free(NoTurn))),
+		"refused though it is free":             {ask(0, "read", "a:1", "a:1", false, free(NoTurn, []string{"a:1"}))},
+		"in line though it does not":            with(writes, ask(ms, "read", "b:1", "", false, held("write", "a:1", 999*ms, []string{"b:1"}))),
+		"not in line though it waits":           with(writes, ask(ms, "read", "b:1", "b:1", false, held("write", "a:1", 999*ms))),
+		"the same side again":                   with(two, release(3*ms, "write", "a:1", free(turn("write", 100*ms, "b:1"), []string{"c:1"}))),
+		"nobody is called":                      with(two, release(3*ms, "write", "a:1", free(NoTurn, []string{"c:1"}, []string{"b:1"}))),
+		"who is called stays in line":           with(two, release(3*ms, "write", "a:1", free(turn("read", 100*ms, "c:1"), []string{"c:1"}, []string{"b:1"}))),
+		"a turn that counts for long":           with(two, release(3*ms, "write", "a:1", free(turn("read", 150*ms, "c:1"), nil, []string{"b:1"}))),
+		"Redisson's turn without any":           with(two[:2], release(3*ms, "write", "a:1", free(Turn{Whose: "redisson", Last: "write", On: true, For: 5 * ms}, nil, []string{"b:1"}))),
+		"a writer in the readers' turn":         with(called, ask(4*ms, "write", "b:1", "b:1", true, seenRW(RW{Mode: "write", By: []string{"b:1"}, Turn: turn("read", 99*ms, "c:1")}, time.Second))),
+		"who has come is called still":          with(called, ask(4*ms, "read", "c:1", "c:1", true, seenRW(RW{Mode: "read", By: []string{"c:1"}, Turn: turn("read", 99*ms, "c:1")}, time.Second, nil, []string{"b:1"}))),
+		"who gives up is called still":          with(called, release(4*ms, "read", "c:1", free(turn("read", 99*ms, "c:1"), nil, []string{"b:1"}))),
+		"a longer lease":                        {ask(0, "read", "a:1", "a:1", true, held("read", "a:1", 2*time.Second))},
+		"a lease that ends too early":           with(writes, ask(500*ms, "read", "b:1", "b:1", false, free(NoTurn, []string{"b:1"}))),
+		"a renewal of what others have":         with(writes, RWSaid{At: ms, Action: "Renew", Side: "write", Owner: "b:1", TTL: time.Second, Srv: held("write", "a:1", 999*ms)}),
+		"kept by the owner that gives it back":  with(writes, release(ms, "write", "a:1", held("write", "a:1", 999*ms))),
+		"taken by the owner that gives it back": with(writes, release(ms, "write", "b:1", free(NoTurn))),
 	} {
 		c := NewRWCheck(ms / 2)
 		for i, e := range trace {
@@ -172,7 +172,7 @@ func TestRWCheckRejects(t *testing.T) {
 			}
 		}
 	}
-	// The lease of one who reads runs out, and its renewal arrives late. The lock is still there for another one.
+	// The lease of a reader runs out, and its renewal arrives late. The lock is still there for another one.
 	lapsing := []RWSaid{
 		ask(0, "read", "a:1", "a:1", true, held("read", "a:1", time.Second)),
 		ask(ms, "read", "b:1", "b:1", true, &RWSeen{RW: RW{Mode: "read", By: []string{"a:1", "b:1"}, Turn: NoTurn}, Left: 2 * time.Second,

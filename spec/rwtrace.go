@@ -33,11 +33,11 @@ type RWSaid struct {
 type RWSeen struct {
 	RW
 	Left  time.Duration            // of the lock
-	Holds map[string]time.Duration // of those who read: how long each has left
+	Holds map[string]time.Duration // of the readers: how long each has left
 	Known time.Duration            // of the turn: for how long it says what was last
 	Lines [2]time.Duration         // for how long the lines last, to read and to write
 
-	// Lapsed are those who read, and whose leases have run out while the lock goes on for others. The lock has them still, so
+	// Lapsed are the readers whose leases have run out while the lock goes on for others. The lock has them still, so
 	// nobody has written since, and a renewal that arrives late is granted.
 	Lapsed []string
 }
@@ -45,7 +45,7 @@ type RWSeen struct {
 // An RWCheck replays the trace of one read-write lock, event by event, while it happens.
 //
 // What the scripts do that the module leaves out is: a turn that is over is forgotten after a while; a line that nobody asks to stand in is
-// too; one that does not wait asks without a place; who is called answers for all of its process; and who has the lock may ask again.
+// too; one that does not wait asks without a place; a waiter that is called answers for all of its process; and a holder may ask again.
 // Reading under a write lock is not replayed.
 type RWCheck struct {
 	states []RWSeen

@@ -102,7 +102,7 @@ func (c *Check) Say(e Said) error {
 	return nil
 }
 
-// fences returns what is wrong with the tokens of e: they rise in the order of grants at the server, and who has some was given them there.
+// fences returns what is wrong with the tokens of e: they rise in the order of grants at the server, and an owner has only those that were drawn for it there.
 func (c *Check) fences(e Said) (wrong string) {
 	c.back = c.back || e.Jump < 0
 	for _, d := range e.Drawn {

@@ -258,7 +258,7 @@ func orNone(d string) string {
 	return d
 }
 
-// option is the value of an option that counts: that of the first who says something about it, or about what excludes it.
+// option is the value of an option that counts: that of the first one that says something about it, or about what excludes it.
 func (c claim) option(f *face, name string, excludes ...string) string {
 	var levels []map[string]string
 	for _, o := range c.over {

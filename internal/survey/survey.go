@@ -203,7 +203,7 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 		}
 	}
 	if key != "" {
-		unheld = append(unheld, key) // others may read what some do, and Redis knows who has it now
+		unheld = append(unheld, key) // others may read what some do, and Redis knows the present holder
 	}
 	slices.Sort(unheld)
 	return w, w.Read(ctx, c, slices.Compact(unheld))

@@ -50,7 +50,7 @@ const slack = 5 * time.Second
 // unexpiring is for leases that must not expire during a check.
 var unexpiring = lockrt.WithWatchdog(time.Minute)
 
-var errWhy = errors.New("the reason of the one who cancelled")
+var errWhy = errors.New("the reason for the cancellation")
 
 func (s *suite) excludes() {
 	const processes, goroutines, rounds = 3, 3, 15
@@ -110,15 +110,15 @@ func (s *suite) handsOver() {
 	for range 2 {
 		select {
 		case o := <-here:
-			s.ok(o.err, "the one who waits in the same process")
+			s.ok(o.err, "the waiter in the same process")
 			two.refused("another process, while that one has it")
 			s.ok(o.lease.Unlock(s.ctx()), "unlock")
 		case o := <-there:
-			s.ok(o.err, "the one who waits in another process")
+			s.ok(o.err, "the waiter in another process")
 			one.refused("the first process, while that one has it")
 			s.ok(o.lease.Unlock(s.ctx()), "unlock")
 		case <-time.After(s.patience):
-			s.tb.Fatalf("waited too long for one of those who wait")
+			s.tb.Fatalf("waited too long for a waiter")
 		}
 	}
 }
@@ -156,7 +156,7 @@ func (s *suite) waitOfZero() {
 	}
 	got := two.later(s.ctx(), unexpiring, lockrt.WithWait(lockrt.UntilDone))
 	s.ok(l.Unlock(s.ctx()), "unlock")
-	s.ok(s.granted(got, "one who waits until the context is done").Unlock(s.ctx()), "unlock")
+	s.ok(s.granted(got, "the waiter until the context is done").Unlock(s.ctx()), "unlock")
 }
 
 func (s *suite) contextDoneBefore() {
@@ -185,7 +185,7 @@ func (s *suite) contextDoneWhileWaiting() {
 		ctx, cancel := context.WithCancelCause(s.ctx())
 		got := p.later(ctx, unexpiring)
 		cancel(errWhy)
-		o := receive(s, got, "one who was cancelled")
+		o := receive(s, got, "the call that was cancelled")
 		s.is(o.err, "cancelled while waiting", context.Canceled, errWhy)
 
 		short, stop := context.WithTimeout(s.ctx(), 50*time.Millisecond)
@@ -210,7 +210,7 @@ func (s *suite) contextDoneAtTheGrant() {
 		got := []*process{one, two}[i%2].later(ctx, unexpiring)
 		go cancel()
 		s.ok(l.Unlock(s.ctx()), "unlock")
-		o := receive(s, got, "one who is cancelled when the key is granted")
+		o := receive(s, got, "the call that is cancelled when the key is granted")
 		if o.err == nil {
 			s.ok(o.lease.Unlock(s.ctx()), "unlock")
 		} else {
@@ -225,7 +225,7 @@ func (s *suite) closes() {
 	l := one.hold(lockrt.WithWatchdog(6 * time.Second))
 	here, there := one.later(s.ctx(), unexpiring), two.later(s.ctx(), unexpiring)
 	s.ok(one.client.Close(), "close")
-	s.is(receive(s, here, "one who waits when its client is closed").err, "one who waits when its client is closed", lockrt.ErrClosed)
+	s.is(receive(s, here, "the waiter whose client is closed").err, "the waiter whose client is closed", lockrt.ErrClosed)
 	s.ends(l, lockrt.ErrClosed, "the end of a lease whose client is closed")
 	_, err := one.lock.Lock(s.ctx())
 	s.is(err, "lock after close", lockrt.ErrClosed)
@@ -242,7 +242,7 @@ func (s *suite) shutdown() {
 	down := make(chan error, 1)
 	ctx := s.ctx()
 	go func() { down <- one.client.Shutdown(ctx) }()
-	s.is(receive(s, waits, "one who waits at the shutdown").err, "one who waits at the shutdown", lockrt.ErrClosed)
+	s.is(receive(s, waits, "the waiter at the shutdown").err, "the waiter at the shutdown", lockrt.ErrClosed)
 	_, err := one.lock.Lock(s.ctx())
 	s.is(err, "lock during the shutdown", lockrt.ErrClosed)
 	s.ok(l.Err(), "the lease during the shutdown")
@@ -363,7 +363,7 @@ func (s *suite) storm() {
 								s.tb.Errorf("unlock: %v", err)
 							}
 						case i == 0:
-							s.tb.Errorf("lock, by one who is in no hurry: %v", err)
+							s.tb.Errorf("lock, by the patient caller: %v", err)
 						}
 						cancel()
 					}

@@ -98,7 +98,7 @@ func (s *suite) lostGrant() {
 	got := p.soon(ctx, unexpiring)
 	s.until("the server has granted it", func() bool { return len(s.keys()) > 0 })
 	cancel()
-	s.is(receive(s, got, "one who gave up").err, "one who gave up", context.Canceled)
+	s.is(receive(s, got, "the call that gave up").err, "the call that gave up", context.Canceled)
 	drop.Stop()
 	s.until("it is given back", func() bool { return len(s.keys()) == 0 })
 }
@@ -128,7 +128,7 @@ func (s *suite) reconnect() {
 	proxy.Cut()
 	s.ok(l.Err(), "a lease does not depend on a connection")
 	s.ok(l.Unlock(s.ctx()), "unlock")
-	next := s.granted(got, "one who waited meanwhile")
+	next := s.granted(got, "the call that waited meanwhile")
 	proxy.Cut()
 	s.ok(next.Err(), "a lease does not depend on a connection")
 	one.refused("the key is held")
@@ -150,7 +150,7 @@ func (s *suite) halfOpen() {
 	s.that(time.Since(start) < brisk.OpTimeout+slack, "unlock took %v", time.Since(start))
 
 	proxy.Deliver() // the delayed messages arrive now
-	s.until("the one who was cut off hears the server again", func() bool {
+	s.until("the client that was cut off hears the server again", func() bool {
 		_, err := one.lock.TryLock(s.ctx())
 		return errors.Is(err, lockrt.ErrNotAcquired)
 	})
@@ -192,7 +192,7 @@ func (s *suite) serverComesBackEmpty() {
 	}
 	server.Restart()
 	s.ends(l, lockrt.ErrLost, "the loss of a key that the server has forgotten")
-	next := s.granted(got, "one who waited meanwhile")
+	next := s.granted(got, "the call that waited meanwhile")
 	s.is(l.Unlock(s.ctx()), "unlock", lockrt.ErrLost)
 	_, err := next.TTL(s.ctx())
 	s.ok(err, "the next holder's lease")
@@ -205,10 +205,10 @@ func (s *suite) subscribersKilled() {
 	for range 3 {
 		l := one.hold(unexpiring)
 		got := two.later(s.ctx(), unexpiring)
-		s.until("those who wait listen", func() bool { return s.silent() || s.channels("") > 0 })
+		s.until("the waiters listen", func() bool { return s.silent() || s.channels("") > 0 })
 		server.Do("CLIENT", "KILL", "TYPE", "pubsub")
 		s.ok(l.Unlock(s.ctx()), "unlock, heard by nobody")
-		s.ok(s.granted(got, "one who waits without a subscription").Unlock(s.ctx()), "unlock")
+		s.ok(s.granted(got, "the waiter without a subscription").Unlock(s.ctx()), "unlock")
 	}
 }
 

@@ -46,7 +46,7 @@ func runs() []run {
 func holds() []run {
 	return []run{
 		{module: "Mutex", name: "two requests under way at a time", consts: set{"MaxNet": "2"}},
-		{module: "Mutex", name: "any message is lost; who comes stands in line at once", consts: set{"Lossy": "TRUE", "Contended": "TRUE"}},
+		{module: "Mutex", name: "any message is lost; a new caller stands in line at once", consts: set{"Lossy": "TRUE", "Contended": "TRUE"}},
 		{module: "Mutex", name: "Redisson races, any message is lost", consts: set{"Java": "TRUE", "Lossy": "TRUE"}},
 		{module: "Mutex", name: "a server that forgets all, a message that is lost", consts: set{"Faults": "1", "Kinds": `{"flush", "lose"}`}},
 		{module: "Mutex", name: "failover, a process that dies, a request that is done twice", consts: set{"Faults": "1", "Kinds": `{"failover", "crash", "repeat"}`}},
@@ -55,19 +55,19 @@ func holds() []run {
 		{module: "Mutex", name: "beside Go: all messages may be lost", plain: true, consts: set{"Lossy": "TRUE", "Contended": "TRUE"}},
 		{module: "Mutex", name: "beside Go: faults of the server", plain: true, invariants: "=InvTokens", consts: set{"Lease": "1", "Faults": "1", "Kinds": `{"flush", "failover", "ahead", "back"}`}},
 		{module: "Mutex", name: "beside Go: faults beside it, a racer", plain: true, invariants: "=InvTokens", consts: set{"Lease": "1", "Faults": "1", "Kinds": `{"crash", "repeat", "lose"}`, "Java": "TRUE", "Prompt": "TRUE"}},
-		{module: "MutexLive", name: "liveness: who waits is served, or gives up", temporal: "Served"},
+		{module: "MutexLive", name: "liveness: a waiter is served, or gives up", temporal: "Served"},
 		{module: "RedLock", name: "majorities, late parts"},
 		{module: "RedLock", name: "beside Go: one process, all actions", plain: true, invariants: "=InvTokens", consts: set{"Procs": "{p1}", "Fenced": "TRUE", "Renewing": "TRUE", "Again": "TRUE", "Restarts": "1", "Away": "TRUE", "MaxToken": "1"}},
 		{module: "RedLock", name: "beside Go: two processes, two servers", plain: true, invariants: "=InvTokens", consts: set{"Servers": "{s1, s2}", "Renewing": "TRUE"}},
 		{module: "RedTokens", name: "fencing tokens, while no time passes", consts: set{"Fenced": "TRUE"}},
 		{module: "MultiLock", name: "all or none, a member is deleted"},
 		{module: "MultiLock", name: "three members, two of which the other wants", plain: true, consts: set{"Members": "{1, 2, 3}", "Some": "{p2}"}},
-		{module: "MultiLock", name: "liveness: who waits is served, or gives up", temporal: "Served", consts: set{"Losses": "0"}},
+		{module: "MultiLock", name: "liveness: a waiter is served, or gives up", temporal: "Served", consts: set{"Losses": "0"}},
 
 		{module: "RWMutex", name: "the rule of whose turn it is, one process dies"},
 		{module: "RWMutex", name: "the server knows who is dead; Redisson races", consts: set{"Known": "TRUE", "Java": "TRUE", "Deaths": "2"}},
 		{module: "RWMutex", name: "liveness: a free lock is granted", temporal: "Granted", consts: set{"Procs": "{r1, w1, w2}"}},
-		{module: "RWMutex", name: "liveness: who waits is served, or gives up", temporal: "Served", consts: set{"Procs": "{r1, w1, w2}"}},
+		{module: "RWMutex", name: "liveness: a waiter is served, or gives up", temporal: "Served", consts: set{"Procs": "{r1, w1, w2}"}},
 
 		{module: "trust", name: "two processes, two messages, lease 2, hand-over 1", spin: "-DP=2 -DN=2 -DL=2 -DC=1 -DF=0"},
 		{module: "trust", name: "three processes, three messages, lease 3, hand-over 2, a fault", spin: "-DP=3 -DN=3 -DL=3 -DC=2 -DF=1"},
@@ -144,13 +144,13 @@ func mutants() []run {
 		{module: "MultiLock", name: "members are locked in any order", refutes: "Served", temporal: "Served", consts: set{"Losses": "0"}, changes: edit{
 			{`kept == {k \in got : \A i \in rest : i < k => i \in got}`, `kept == got`}}},
 
-		{module: "RWMutex", name: "who asks first calls the other side, though nobody is in line there", refutes: "InvNoTie", changes: edit{{
+		{module: "RWMutex", name: "the first caller calls the other side, though nobody is in line there", refutes: "InvNoTie", changes: edit{{
 			"IF one.others \\/ one.mine THEN one\n", "IF one.others \\/ one.mine \\/ TRUE THEN one\n"}}},
 		{module: "RWMutex", name: "a turn does not end", refutes: "Granted", temporal: "Granted", consts: set{"Procs": "{r1, w1, w2}"}, changes: edit{{
 			"/\\ turn' = [turn EXCEPT !.on = FALSE]", "/\\ turn' = turn"}}},
 		{module: "RWMutex", name: "readers pass writers in line", refutes: "Served", temporal: "Served", consts: set{"Procs": "{r1, r2, w1}", "Writers": "{w1}", "Deaths": "0"}, changes: edit{{
 			`ELSE IF Side(p) = "read" /\ queue.write = <<>>`, `ELSE IF Side(p) = "read"`}}},
-		{module: "RWMutex", name: "who asks to write does not look at readers", refutes: "InvExclusion", changes: edit{{
+		{module: "RWMutex", name: "a call that asks to write does not look at readers", refutes: "InvExclusion", changes: edit{{
 			`IF lock.mode = "write" \/ (lock.mode = "read" /\ Side(p) = "write")`, `IF lock.mode = "write"`}}},
 
 		{module: "trust", name: "a hand-over is trusted from its receipt", refutes: "AGREES", spin: "-DP=2 -DN=2 -DL=3 -DC=2 -DF=0", changes: edit{{

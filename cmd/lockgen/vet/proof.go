@@ -153,7 +153,7 @@ func (f *function) useless(n ast.Node, lease *types.Var) {
 // for.
 func (f *function) stored() {
 	report := func(e ast.Expr) {
-		f.pass.ReportRangef(e, "a %s is stored, where it outlives the lock: pass it on to those who need the proof", ours(f.info.TypeOf(e)))
+		f.pass.ReportRangef(e, "a %s is stored, where it outlives the lock: pass it on to the functions that need the proof", ours(f.info.TypeOf(e)))
 	}
 	is := func(e ast.Expr) bool {
 		t := f.info.TypeOf(e)

@@ -94,12 +94,12 @@ func (a *age) over(of *begun, now time.Time) int64 {
 func (m *Meter) OverDay(report func(of Labels, n int64)) {
 	now := time.Now()
 	m.age.turn(now, func() (all []*begun) {
-		for _, l := range *m.locks.Load() {
+		for l := range m.all() {
 			all = append(all, &l.begun)
 		}
 		return all
 	})
-	for _, l := range *m.locks.Load() {
+	for l := range m.all() {
 		if l.leases() {
 			report(l.of, m.age.over(&l.begun, now))
 		}

@@ -17,7 +17,7 @@ type figure string
 const (
 	double  figure = "double hold" // for how long more was trusted at once than a key has room for
 	telling figure = "told"        // from the fault until the holder knew
-	unheld  figure = "unheld"      // for how long a key had room for anybody who waited for it
+	unheld  figure = "unheld"      // for how long a key had room for a waiter
 	service figure = "served"      // from the end of the fault, or of the dead holder's key, to the next grant
 	typical figure = "hand-over"   // median time from Unlock of the long key in one process to the grant in another
 	late    figure = "late"        // for how long Lock outlived its context
@@ -188,7 +188,7 @@ type change struct {
 	needs, more int // so many more that need so much room
 }
 
-// sweep calls see with what was taken, and the most that somebody who waited needed, after each instant at which it
+// sweep calls see with what was taken, and the most that a waiter needed, after each instant at which it
 // changed; 0 if nobody waited.
 func sweep(all []change, see func(at int64, used, needs int)) {
 	slices.SortFunc(all, func(a, b change) int { return cmp.Compare(a.at, b.at) })
@@ -262,7 +262,7 @@ func (f *findings) tokens(key string, all []*attempt) {
 	}
 }
 
-// waits measures for how long there was room for anybody who waited, and how long it takes to go
+// waits measures for how long there was room for a waiter, and how long it takes to go
 // from one process to another.
 func (f *findings) waits(all []*attempt, room int, end int64) {
 	var both []change
@@ -300,7 +300,7 @@ func (f *findings) waits(all []*attempt, room int, end int64) {
 		if next.key != longKey {
 			continue
 		}
-		var last *attempt // of those who were in the way, who was so until the end
+		var last *attempt // of those in the way, the one that was so until the end
 		left := int64(0)
 		for _, a := range holds {
 			_, to := a.trusted()
@@ -357,7 +357,7 @@ func (f *findings) telling(all []*attempt, r rules, h *history) {
 	}
 }
 
-// service measures how long after the end of a fault those who waited were served.
+// service measures how long after the end of a fault the waiters were served.
 func (f *findings) service(byKey map[string][]*attempt, r rules, h *history, end int64) {
 	ends := h.marks(expired)
 	if len(ends) == 0 {

@@ -290,11 +290,11 @@ func TestCheck(t *testing.T) {
 			tale: story().part(2, 1, 1, 2, 8).part(1, 2, 3, 5, 9),
 		},
 		{
-			name: "one has a part, who wants it all waits", rules: rules{room: 2, limits: map[figure]time.Duration{unheld: 4 * time.Millisecond}},
+			name: "one has a part, a call that wants it all waits", rules: rules{room: 2, limits: map[figure]time.Duration{unheld: 4 * time.Millisecond}},
 			tale: story().part(1, 1, 1, 2, 20).part(2, 2, 3, 22, 23),
 		},
 		{
-			name: "one has a part, who wants another waits", rules: rules{room: 2, limits: map[figure]time.Duration{unheld: 4 * time.Millisecond}},
+			name: "one has a part, a call that wants another waits", rules: rules{room: 2, limits: map[figure]time.Duration{unheld: 4 * time.Millisecond}},
 			want: "unheld: 7ms, more than 4ms",
 			tale: story().part(1, 1, 1, 2, 20).part(1, 2, 3, 10, 12),
 		},

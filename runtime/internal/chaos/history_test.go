@@ -63,7 +63,7 @@ const (
 	mended    what = "mended"    // the fault is over
 	forgotten what = "forgotten" // the server forgot, at some time up to Until, what it had granted for Key, or for all keys
 	expired   what = "expired"   // the key of a holder that died is over
-	closing   what = "closing"   // the run is over; who waits gives up
+	closing   what = "closing"   // the run is over; waiters give up
 )
 
 // An event is one line of a history.

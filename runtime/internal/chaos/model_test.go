@@ -22,7 +22,7 @@ type step struct {
 
 // A state is that of a key in the model.
 type state struct {
-	by    string // the ids of those who have a part of it, of 4 bytes each, sorted
+	by    string // the ids of the holders of a part of it, of 4 bytes each, sorted
 	used  int
 	token int64 // the largest that was given
 }

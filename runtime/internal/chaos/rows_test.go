@@ -101,15 +101,15 @@ func on(t topology, of []*primitive, rows []row) []run {
 				r.rules.limits[unheld] = func(lease time.Duration) time.Duration { return time.Duration(p.members) * d(lease) }
 			}
 			if _, bounded := r.rules.limits[typical]; bounded && p.members > 0 {
-				r.must, r.rules.limits = "works; the members are handed over in turn, and each may go to one who has given up before", maps.Clone(r.rules.limits)
+				r.must, r.rules.limits = "works; the members are handed over in turn, and each may go to a call that has given up before", maps.Clone(r.rules.limits)
 				r.rules.limits[typical] = within(900 * ms)
 			}
 			if _, bounded := r.rules.limits[typical]; bounded && p.asks {
-				r.must, r.rules.limits = "works; who is told that there is something to have asks for it", maps.Clone(r.rules.limits)
+				r.must, r.rules.limits = "works; a client that is told of something to have asks for it", maps.Clone(r.rules.limits)
 				r.rules.limits[typical] = within(300 * ms)
 			}
 			if _, bounded := r.rules.limits[unheld]; bounded && r.rules.mutes && p.asks && r.lease == 0 {
-				r.must, r.rules.limits = "nothing counted twice; no key held by nobody > 3 s: who is told asks, so two may be lost", maps.Clone(r.rules.limits)
+				r.must, r.rules.limits = "nothing counted twice; no key without a holder > 3 s: a client that is told asks, so two may be lost", maps.Clone(r.rules.limits)
 				r.rules.limits[unheld] = within(3 * time.Second)
 			}
 			if r.rules.dies && p.dead > 0 {

@@ -170,6 +170,13 @@ func (tk *SuccessorCore) Sees(s Sighting) {
 	}
 }
 
+// Rests reports whether the ticket has a place in the wait queue, and its last answer is so old that the next request is only to make sure
+// of that: one script has the requests of many such tickets.
+func (tk *SuccessorCore) Rests() bool {
+	seen := tk.Seen()
+	return tk.Standing && seen.known() && monotonic.Since(seen.Local) >= longAlarm-earlyAlarm
+}
+
 // HandedAt returns when another process handed the lock over to the ticket, in microseconds by the server's clock, or 0.
 func (tk *SuccessorCore) HandedAt() int64 { return tk.was().handedAt }
 

@@ -106,6 +106,30 @@ func TestSuccessorCore_HandedOver(t *testing.T) {
 	require.Equal(t, local, tk.HandedOver(server.Add(time.Hour), local), "the clock was set forward")
 }
 
+// A ticket rests that has a place in the wait queue, and of which Redis has said nothing for about as long as a waiter waits between two
+// requests.
+func TestSuccessorCore_Rests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rests := func(tk *SuccessorCore, after time.Duration) bool {
+			time.Sleep(after)
+			return tk.Rests()
+		}
+		require.False(t, rests(&SuccessorCore{TicketCore: TicketCore{Standing: true}}, longAlarm), "no answer")
+		var tk SuccessorCore
+		tk.Refuse(time.Now(), time.Now())
+		require.False(t, rests(&tk, longAlarm), "it has no place")
+		tk.Standing = true
+		require.True(t, tk.Rests())
+		tk.Refuse(time.Now(), time.Now())
+		require.False(t, tk.Rests(), "a refusal a moment ago")
+		require.False(t, rests(&tk, longAlarm-earlyAlarm-1))
+		require.True(t, rests(&tk, 1))
+		tk.Sees(Sighting{})
+		require.False(t, tk.Rests(), "the server may be another one")
+	})
+}
+
 // A refusal that may be older than the hand-over says nothing about it, by the clocks of both.
 func TestSuccessorCore_ARefusalFromBeforeTheHandOver(t *testing.T) {
 	t.Parallel()

@@ -51,18 +51,8 @@ func (l *Fair) Acquire(r FairRequest, at time.Time) Command {
 		[]string{millis(r.Lease), r.Owner, string(r.Queue), millis(r.Wait), clock(at), l.p.publish, note, drawn, l.p.keepTokens}}
 }
 
-// A FairVerdict is the answer to a request for a fair lock.
-type FairVerdict struct {
-	Verdict
-
-	// Free says that the lock is free and another owner's turn: that one may come for it for Wait more milliseconds.
-	Free bool
-	// Unplaced says that the owner should have stood in the queue, and did not.
-	Unplaced bool
-}
-
 // ReadFairAcquire reads the reply to [Fair.Acquire].
-func ReadFairAcquire(reply []int64) (v FairVerdict, err error) {
+func ReadFairAcquire(reply []int64) (v Verdict, err error) {
 	if len(reply) != 5 {
 		return v, fmt.Errorf("%d values in the reply of five", len(reply))
 	}
@@ -111,11 +101,11 @@ func (l *Fair) ForceUnlock(at time.Time, owners ...string) Command {
 	return Command{scripts.FairForceUnlock, l.keys(), append([]string{clock(at), l.p.publish}, owners...)}
 }
 
-// FairMarks returns the keys of which one exists at least while somebody waits for a fair lock, or has it from one who waited.
+// FairMarks returns the keys of which one exists at least while a call waits for a fair lock, or has it after it waited.
 func FairMarks(key string) []string {
 	l := (&Process{}).Fair(key)
 	return []string{l.queue, l.notes}
 }
 
-// Inspect returns the command that asks who has the lock and who waits for it. [ReadInspection] reads its reply.
+// Inspect returns the command that asks for the holder and the waiters of the lock. [ReadInspection] reads its reply.
 func (l *Fair) Inspect() Command { return l.p.inspect(l.key, l.queue, l.prefix) }

@@ -8,7 +8,7 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// Inspect returns the command that asks who has a mutex and who waits for it. [ReadInspection] reads its reply.
+// Inspect returns the command that asks for the holder and the waiters of a mutex. [ReadInspection] reads its reply.
 func (p *Process) Inspect(key string) Command {
 	n := mutexNamesOf(key)
 	return p.inspect(key, n.waiting, n.channel)

@@ -71,13 +71,13 @@ func TestFair(t *testing.T) {
 	server := time.Unix(1700000000, 5000)
 	for name, c := range map[string]struct {
 		reply []int64
-		want  FairVerdict
+		want  Verdict
 	}{
-		"granted":            {[]int64{-2, 7, 0, 0, 0}, FairVerdict{Verdict: Verdict{Wait: Granted, Token: 7}}},
-		"granted, unplaced":  {[]int64{-2, 0, 2, 0, 0}, FairVerdict{Verdict: Verdict{Wait: Granted}, Unplaced: true}},
-		"held":               {[]int64{40, 0, 0, 1700000000, 5}, FairVerdict{Verdict: Verdict{Wait: 40, At: server}}},
-		"free, Java's turn":  {[]int64{-1, 1, 1, 1700000000, 5}, FairVerdict{Verdict: Verdict{Wait: -1, Foreign: true, At: server}, Free: true}},
-		"free, and unplaced": {[]int64{9, 0, 3, 1700000000, 5}, FairVerdict{Verdict: Verdict{Wait: 9, At: server}, Free: true, Unplaced: true}},
+		"granted":            {[]int64{-2, 7, 0, 0, 0}, Verdict{Wait: Granted, Token: 7}},
+		"granted, unplaced":  {[]int64{-2, 0, 2, 0, 0}, Verdict{Wait: Granted, Unplaced: true}},
+		"held":               {[]int64{40, 0, 0, 1700000000, 5}, Verdict{Wait: 40, At: server}},
+		"free, Java's turn":  {[]int64{-1, 1, 1, 1700000000, 5}, Verdict{Wait: -1, Foreign: true, At: server, Free: true}},
+		"free, and unplaced": {[]int64{9, 0, 3, 1700000000, 5}, Verdict{Wait: 9, At: server, Free: true, Unplaced: true}},
 	} {
 		got, err := ReadFairAcquire(c.reply)
 		require.NoError(t, err, name)

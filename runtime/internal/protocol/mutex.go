@@ -56,6 +56,10 @@ type Verdict struct {
 	Token   int64     // the first of the fencing tokens, of a grant
 	Foreign bool      // the other owner is no client of this library
 	At      time.Time // by the clock of the server, of a refusal
+
+	// Of a fair lock:
+	Free     bool // it is free and another owner's turn, which may come for it for Wait more milliseconds
+	Unplaced bool // the owner should have stood in the queue, and did not
 }
 
 // Granted reports whether the lock was granted.

@@ -19,6 +19,9 @@ import (
 type Contest[P any] struct {
 	Took atomic.Int64 // response time of a majority in the last round that was decided
 
+	// Trace gets each answer, and each decision of a round, for tests; or it is nil. It is called with the lock.
+	Trace func(r *Round[P], a trace.Action, server int, part P)
+
 	call  Call[P]
 	terms Terms
 	mu    *sync.Mutex // of the call; guards the rest
@@ -52,6 +55,8 @@ type Round[P any] struct {
 	Parts []P           // the majority that won it, or the parts to release, when it is lost
 	Err   error         // why it was lost, if there can be no majority without the servers that failed
 	Pause time.Duration // before the round after it
+
+	Caller *trace.Caller // reports the round, for tests; or nil
 
 	of     *Contest[P]
 	cancel context.CancelFunc // of the requests
@@ -184,6 +189,20 @@ func (r *Round[P]) servers(answers ...Answer) (all []int) {
 func (r *Round[P]) to(next State) {
 	trace.Moves("round", r.state, next)
 	r.state = next
+	if a := decisions[next]; a != "" {
+		var none P
+		r.says(a, 0, none)
+	}
+}
+
+// decisions are the states of a round that tests replay.
+var decisions = [...]trace.Action{Won: trace.Elected, Held: trace.Wins, Lost: trace.Ends, Prompted: ""}
+
+// says reports an answer or a decision, if a test wants to know.
+func (r *Round[P]) says(a trace.Action, server int, part P) {
+	if r.of.Trace != nil {
+		r.of.Trace(r, a, server, part)
+	}
 }
 
 // Answer records the answer of a server, with the part that it granted, or the error of a request that failed.
@@ -197,6 +216,11 @@ func (r *Round[P]) Answer(server int, a Answer, part P, err error) Outcome {
 	}
 	defer r.prompt()
 	granted := a == Granted
+	if granted {
+		r.says(trace.Has, server, part)
+	} else {
+		r.says(trace.Turned, server, part)
+	}
 	switch {
 	case r.state == Held && granted:
 		return Join

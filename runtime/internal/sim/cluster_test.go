@@ -209,7 +209,7 @@ func (s *server) elsewhere(p *mini.Peer, cmd string, args []string) string {
 	}
 }
 
-// exists reports whether the server has a key, in the middle of a script, too: p is who asks.
+// exists reports whether the server has a key, in the middle of a script, too: p is the process that asks.
 func (s *server) exists(p *mini.Peer, key string) bool {
 	var out bytes.Buffer
 	beside := mini.NewPeer(bufio.NewWriter(&out))
@@ -293,7 +293,7 @@ func (s *server) topology(p *mini.Peer, shards bool) {
 	}
 }
 
-// forward sends a message of PUBLISH to the other servers of the cluster, which pass it on to those who listen there. The caller holds w.mu.
+// forward sends a message of PUBLISH to the other servers of the cluster, which pass it on to the listeners there. The caller holds w.mu.
 func (cl *cluster) forward(from *server, channel string, push []byte) {
 	for _, s := range cl.w.servers {
 		if s == from {

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/spec"
 )
 
@@ -69,8 +70,12 @@ func (j *javaThread) round(g *worker) {
 	w, key := j.p.w, g.key()
 	lease := w.plan.watchdog
 	call := &call{p: j.p, worker: j.id, keys: []string{key}, kind: "redisson"}
-	w.watch.called(call)
 	h := &javaHeld{j: j, key: key}
+	if w.plan.kind == fairBesides {
+		h.fair = newJavaFair(h)
+		call.once, call.wait = h.fair.once, h.fair.wait
+	}
+	w.watch.called(call)
 	if err := h.take(lease); err != nil {
 		w.watch.failed(call, j.p.ctx, err)
 		return
@@ -116,6 +121,7 @@ type javaHeld struct {
 	j     *javaThread
 	key   string
 	until atomic.Int64 // since the world began
+	fair  *javaFair    // nil if its lock is not a fair one
 }
 
 // take asks until it has the lock.
@@ -123,34 +129,44 @@ func (h *javaHeld) take(lease time.Duration) error {
 	j := h.j
 	ctx, stop := context.WithCancel(j.p.ctx)
 	defer stop()
-	listens := false
+	listens, channel := false, protocol.LockChannel(h.key)
+	ask := func() (string, error) { return j.eval(javaLock, []string{h.key}, millis(lease), j.owner) }
+	least := time.Millisecond
+	var enough <-chan time.Time
+	if f := h.fair; f != nil {
+		ask, least, enough, channel = func() (string, error) { return f.ask(lease) }, leastJavaPause, f.enough(), channel+":"+j.owner
+	}
 	for ctx.Err() == nil {
 		sent := time.Now()
-		said, err := j.eval(javaLock, []string{h.key}, millis(lease), j.owner)
+		said, err := ask()
 		pause := 200 * time.Millisecond
 		switch ttl, _ := strconv.Atoi(said); {
 		case err == nil && said == "":
 			h.until.Store(int64(sent.Add(lease).Sub(j.p.w.began)))
 			return nil
+		case h.fair != nil && h.fair.once:
+			return lockrt.ErrNotAcquired
 		case err != nil:
 		case !listens:
 			listens = true
-			go j.listen(ctx, h.key) // and ask again when that is so
+			go j.listen(ctx, channel) // and ask again when that is so
 		case ttl >= 0:
-			pause = time.Duration(ttl+1) * time.Millisecond
+			pause = max(least, time.Duration(ttl+1)*time.Millisecond)
 		}
 		select {
 		case <-j.heard:
 		case <-time.After(pause):
+		case <-enough:
+			h.fair.leave()
+			return lockrt.ErrNotAcquired
 		case <-ctx.Done():
 		}
 	}
 	return ctx.Err()
 }
 
-// listen hears what is said on the channel of a key, until ctx is over.
-func (j *javaThread) listen(ctx context.Context, key string) {
-	channel := "redisson_lock__channel:{" + key + "}"
+// listen hears what is said on a channel, until ctx is over.
+func (j *javaThread) listen(ctx context.Context, channel string) {
 	hears := func() {
 		select {
 		case j.heard <- struct{}{}:
@@ -189,7 +205,13 @@ func (*javaHeld) Extend(context.Context, time.Duration) error { return nil }
 func (*javaHeld) Token() int64                                { return 0 }
 
 func (h *javaHeld) Unlock(context.Context) error {
-	said, err := h.j.eval(javaUnlock, []string{h.key, "redisson_lock__channel:{" + h.key + "}"}, "0", millis(h.j.p.w.plan.watchdog), h.j.owner)
+	unlock := func() (string, error) {
+		return h.j.eval(javaUnlock, []string{h.key, protocol.LockChannel(h.key)}, "0", millis(h.j.p.w.plan.watchdog), h.j.owner)
+	}
+	if h.fair != nil {
+		unlock = h.fair.unlock
+	}
+	said, err := unlock()
 	if err == nil && said == "" {
 		return lockrt.ErrLost
 	}
@@ -198,12 +220,15 @@ func (h *javaHeld) Unlock(context.Context) error {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
+// java reports whether an event is a script of a program with Redisson.
+func (e *event) java() bool { return e.script == "" && strings.EqualFold(e.cmd[0], "eval") }
+
 // javaDid returns what a script of Redisson's has done to which lock, in the words of the specification; nothing if it changed nothing.
 func javaDid(e *event) (key string, did spec.Said) {
-	if e.script != "" || !strings.EqualFold(e.cmd[0], "eval") {
+	if !e.java() {
 		return "", did
 	}
-	args := e.cmd[3+len(e.keys()):]
+	args := e.args()
 	lease := func(ms string) time.Duration { n, _ := strconv.Atoi(ms); return time.Duration(n) * time.Millisecond }
 	did.Who = spec.Redisson
 	switch done := strings.TrimSpace(e.reply); {

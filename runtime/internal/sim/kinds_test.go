@@ -20,7 +20,7 @@ type kind struct {
 	room     int  // how much there is of a key
 	most     int  // keys, or 0 for one or two
 	hash     bool // a key is Redisson's hash of a lock, with its owners
-	prompt   bool // a key that is free is granted at once to one who waits
+	prompt   bool // a key that is free is granted at once to a waiter
 	together bool // all take part in each round
 	round    func(g *worker)
 
@@ -43,7 +43,7 @@ func (k *kind) remains(key string) bool {
 var kinds = []*kind{mutex, mutex, fair, rw, permits, semaphore, latch, multi, red}
 
 func kindNamed(name string) *kind {
-	for _, k := range slices.Concat(kinds, []*kind{besides}, slices.Collect(maps.Values(clustered))) {
+	for _, k := range slices.Concat(kinds, []*kind{besides, fairBesides}, slices.Collect(maps.Values(clustered))) {
 		if k.name == name {
 			return k
 		}

@@ -111,6 +111,14 @@ var allMutants = []mutant{
 		old: "  say(publish, channel .. ':' .. head, '0')\n  if not wait or", new: "  if not wait or",
 	},
 	{
+		name: "a call takes a free lock past a thread of Redisson, the head of the queue", kind: "fair besides", file: "scripts/fair_acquire.lua",
+		old: "  if ttl ~= -2 or head and head ~= owner then\n", new: "  if ttl ~= -2 or head and head ~= owner and string.sub(head, 15, 15) == '8' then\n",
+	},
+	{
+		name: "Redisson's threads are not told that it is their turn", kind: "fair besides", file: "scripts/fair.lua",
+		old: "  say(publish, channel .. ':' .. head, '0')\n", new: "  if wait then\n    say(publish, channel .. ':' .. head, '0')\n  end\n",
+	},
+	{
 		name: "a reader reads beside a writer", kind: "rw", file: "scripts/rw_read.lua",
 		old: "    if wait then\n", new: "    if wait and mode ~= 'write' then\n",
 	},
@@ -127,7 +135,7 @@ var allMutants = []mutant{
 		old: "	if q.known {\n", new: "	if q.known && w == nil {\n",
 	},
 	{
-		name: "who waits for a red lock never slows down", kind: "red", file: "runtime/internal/quorum/quorum.go",
+		name: "a waiter for a red lock never slows down", kind: "red", file: "runtime/internal/quorum/quorum.go",
 		old: "<<min(c.refusals, 8)", new: "<<min(c.refusals, 0)",
 	},
 	{

@@ -16,6 +16,8 @@ type plan struct {
 	fenced, fixed                             bool
 	singly                                    bool // permits are changed and released one by one, too
 	javas                                     int  // threads of a program with Redisson
+	javasQueue                                bool // they stand in the queue of a fair lock
+	javasLeave, javasInterrupted              bool // they wait for some time only; some are interrupted then
 	options                                   lockrt.Options
 	steps                                     []step
 	forgets                                   bool // a server forgets something
@@ -35,6 +37,8 @@ func newPlan(r, java, linger, cluster, singly *rand.Rand, only string) *plan {
 		p.kind = kindNamed(only)
 	} else if p.kind == mutex && java.IntN(4) == 0 {
 		p.kind = besides
+	} else if p.kind == fair && java.IntN(4) == 0 {
+		p.kind = fairBesides
 	}
 	if c := clustered[p.kind]; c != nil && only == "" && cluster.IntN(4) == 0 {
 		p.kind = c
@@ -64,6 +68,9 @@ func newPlan(r, java, linger, cluster, singly *rand.Rand, only string) *plan {
 	}
 	if linger.IntN(3) == 0 {
 		p.options.Linger = time.Duration(1+linger.IntN(20)) * time.Millisecond
+	}
+	if p.kind == fairBesides {
+		p.planJavas(java.IntN)
 	}
 	for range []int{0, 1, 1, 2, 3, 4}[r.IntN(6)] {
 		p.add(faults[r.IntN(len(faults))], r)

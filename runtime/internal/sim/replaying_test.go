@@ -37,7 +37,7 @@ func (x *replaying[E]) observe(s *server, e *event) {
 	case e.tampers():
 		x.disturbed()
 		return
-	case e.script == "":
+	case e.script == "" && !e.java():
 		return
 	}
 	of, all := x.events(s, e)
@@ -79,7 +79,7 @@ func (s *server) hears(key string) func(owner string) bool {
 	}
 }
 
-// reaches reports whether a script counts a client among those who listen to messages about a key.
+// reaches reports whether a script counts a client among the listeners to messages about a key.
 func (s *server) reaches(key, uuid string) bool {
 	switch uuid[19] {
 	case '9':
@@ -120,7 +120,11 @@ func (w *world) traceFair() {
 		return spec.FairSaid{At: w.watch.now(), Action: "Fault", Srv: see(s, key, tracetest.SeeFair)}
 	}
 	x.events = func(s *server, e *event) (of []string, all []spec.FairSaid) {
-		of, all = tracetest.FairEvents(e.script, e.keys(), e.args(), e.effects)
+		if e.java() {
+			of, all = javaFairDid(e)
+		} else {
+			of, all = tracetest.FairEvents(e.script, e.keys(), e.args(), e.effects)
+		}
 		for i := range all {
 			all[i].At, all[i].Hears, all[i].Srv = e.at, s.hears(of[i]), see(s, of[i], tracetest.SeeFair)
 			if e.spoiled(s) {

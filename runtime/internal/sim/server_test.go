@@ -262,7 +262,7 @@ func (s *server) track(cmd string, args []string) {
 	}
 }
 
-// invalidate tells those who have read a key that it is changed. The caller holds w.mu.
+// invalidate tells the clients that have read a key that it is changed. The caller holds w.mu.
 func (s *server) invalidate(key string) {
 	told := s.tracked[key]
 	delete(s.tracked, key)
@@ -318,7 +318,7 @@ func (s *server) publish(cmd, channel, message string) int {
 	return s.push(name, push)
 }
 
-// push sends to those who listen to a channel, and returns how many there are. The caller holds w.mu.
+// push sends to the listeners to a channel, and returns how many there are. The caller holds w.mu.
 func (s *server) push(name string, push []byte) int {
 	for _, c := range s.heard[name] {
 		c.pass(down, func() { c.in.add(push) })

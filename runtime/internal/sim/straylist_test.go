@@ -32,11 +32,11 @@ var strayMutants = []mutant{
 		old: "redis.pcall('lpop', waiting)\n", new: "redis.pcall('rpop', waiting)\n",
 	},
 	{
-		strays: true, name: "one who does not wait stands in line", kind: "mutex", file: "scripts/acquire.lua",
+		strays: true, name: "a call that does not wait stands in line", kind: "mutex", file: "scripts/acquire.lua",
 		old: "    if line ~= '0' and (stand(waiting, place, ttl) == 1 or line == '2') then\n", new: "    if stand(waiting, place, ttl) == 1 or line == '2' then\n",
 	},
 	{
-		strays: true, name: "one who is granted the lock stays in line", kind: "mutex", file: "scripts/acquire.lua",
+		strays: true, name: "an owner that is granted the lock stays in line", kind: "mutex", file: "scripts/acquire.lua",
 		old: "  if line == '2' then\n", new: "  if line == '3' then\n",
 	},
 	{
@@ -92,7 +92,7 @@ var strayMutants = []mutant{
 		old: "(tonumber(before or nil) or last) + wait, owner)", new: "(tonumber(before or nil) or last) + 2 * wait, owner)",
 	},
 	{
-		strays: true, name: "one who does not wait stands in the queue", kind: "fair", file: "scripts/fair_acquire.lua",
+		strays: true, name: "a call that does not wait stands in the queue", kind: "fair", file: "scripts/fair_acquire.lua",
 		old: "    if ARGV[3] ~= '0' then\n", new: "    if true then\n",
 	},
 	{
@@ -104,7 +104,7 @@ var strayMutants = []mutant{
 		old: "  forward(times, wait, now)\n", new: "",
 	},
 	{
-		strays: true, name: "who wants something else follows", kind: "fair", file: "scripts/fair.lua",
+		strays: true, name: "a waiter that wants something else follows", kind: "fair", file: "scripts/fair.lua",
 		old: "if not follows(owner) or redis.call('hget', notes, owner) ~= note then", new: "if not follows(owner) then",
 	},
 	{
@@ -114,6 +114,15 @@ var strayMutants = []mutant{
 	{
 		strays: true, name: "a place ends a second early", kind: "fair", file: "scripts/fair.lua",
 		old: "    if not time or time > now then\n", new: "    if not time or time > now + 1000 then\n",
+	},
+	{
+		strays: true, name: "the places of Redisson's threads do not come forward", kind: "fair besides", file: "scripts/fair.lua",
+		old: "    later[#later + 1] = string.format('%.0f', earlier(tonumber(all[i + 1]), ms, now))\n",
+		new: "    later[#later + 1] = string.format('%.0f', string.sub(all[i], 15, 15) == '8' and earlier(tonumber(all[i + 1]), ms, now) or tonumber(all[i + 1]))\n",
+	},
+	{
+		strays: true, name: "Redisson's threads keep places that are over", kind: "fair besides", file: "scripts/fair.lua",
+		old: "    if not time or time > now then\n", new: "    if not time or time > now or string.sub(head, 15, 15) ~= '8' then\n",
 	},
 	{
 		strays: true, name: "a permit lasts twice as long", kind: "permits", file: "scripts/permit_acquire.lua",
@@ -198,6 +207,18 @@ var strayMutants = []mutant{
 	{
 		strays: true, name: "the token of any part is taken", kind: "red", file: "runtime/quorumacquire.go",
 		old: "		token = max(token, part.token)\n", new: "		token = part.token\n",
+	},
+	{
+		strays: true, name: "a round leaves out a server", kind: "red", file: "runtime/quorumacquire.go",
+		old: "			if slices.Contains(open, m) {\n", new: "			if slices.Contains(open, m) && i != 2 {\n",
+	},
+	{
+		strays: true, name: "a lost round gives back its parts a moment later", kind: "red", file: "runtime/quorumacquire.go",
+		old: "	undo(e.ctx, r.Parts)\n", new: "	time.AfterFunc(time.Millisecond, func() { undo(e.ctx, r.Parts) })\n",
+	},
+	{
+		strays: true, name: "a late part joins before its server knows the token", kind: "red", file: "runtime/quorumrepair.go",
+		old: "	if part.token < co.whole.token {\n", new: "	if part.token > co.whole.token {\n",
 	},
 	{
 		strays: true, name: "a MultiLock gets one member after the other", kind: "multi", file: "runtime/multilock.go",

@@ -38,7 +38,7 @@ func (w *world) trace() (stop func()) {
 		return trace.To(w.traced(w.servers[0]).Step)
 	case "rw":
 		w.traceRW()
-	case "fair":
+	case "fair", "fair besides":
 		w.traceFair()
 	case "permits", "semaphore", "latch":
 		w.traceCounts()
@@ -55,7 +55,7 @@ func (w *world) replays() {
 	w.count("events replayed", 1)
 }
 
-// tellFault tells those who replay traces that something may have been done to a server. The caller holds w.mu.
+// tellFault tells the replays of traces that something may have been done to a server. The caller holds w.mu.
 func (w *world) tellFault() {
 	for _, f := range w.faulted {
 		f()

@@ -80,7 +80,7 @@ type watch struct {
 type freedom struct {
 	since time.Duration // 0 while it is held
 	until time.Duration // while it is held: when that ends unless it is prolonged
-	dead  time.Duration // for how long more it may be free, since those who are next may be dead
+	dead  time.Duration // for how long more it may be free, since the next ones may be dead
 }
 
 func newWatch(w *world) *watch {
@@ -285,7 +285,7 @@ func (v *watch) ended(c *call, err error) {
 	}
 	var why string
 	switch took := c.ended - c.ending; {
-	case took > lockrt.DefaultOpTimeout+100*time.Millisecond:
+	case took > lockrt.DefaultOpTimeout+100*time.Millisecond && c.kind != "redisson":
 		why = fmt.Sprintf("took %v to give it back", took)
 	case err == nil, c.p.leaving():
 	case v.excused(c):
@@ -420,11 +420,12 @@ func (v *watch) served(s *server) (bad []string) {
 			from := max(f.since, quiet)
 			waits := time.Duration(1 << 62)
 			for _, c := range v.pending[key] {
-				if !c.p.gone() && !c.p.leaving() {
+				passedOver := c.kind == "redisson" && v.w.plan.javasQueue // Redisson's scripts tell no thread that its place is over
+				if !c.p.gone() && !c.p.leaving() && !passedOver {
 					waits = min(waits, c.began)
 				}
 			}
-			// The one that it is granted to has not heard of it yet, so it is among those who wait.
+			// The one that it is granted to has not heard of it yet, so it is among the waiters.
 			if d := now - max(from, waits); d > 0 {
 				v.longest = max(v.longest, d)
 				if d > v.w.plan.prompt()+f.dead {
@@ -447,8 +448,9 @@ func (v *watch) served(s *server) (bad []string) {
 // may come for it for as long as a hand-over lasts.
 func (v *watch) waitsForDead(m *miniredis.Miniredis, key string) time.Duration {
 	queue, _ := m.List("redisson_lock_queue:{" + key + "}")
-	if len(queue) == 0 || v.w.serverOf(key).hears(key)(queue[0]) {
-		return 0
+	away, n := v.w.waitsForAway(m, key, queue)
+	if queue = queue[n:]; len(queue) == 0 || strings.HasPrefix(queue[0], javaUUID) || v.w.serverOf(key).hears(key)(queue[0]) {
+		return away
 	}
 	v.w.mu.Lock()
 	defer v.w.mu.Unlock()
@@ -458,13 +460,22 @@ func (v *watch) waitsForDead(m *miniredis.Miniredis, key string) time.Duration {
 			dead++
 		}
 	}
-	return time.Duration(dead) * protocol.HandOverLease
+	if v.w.plan.javasQueue {
+		away += 5 * time.Second // after a release by Redisson, the next waiter that asks by its timer finds the dead head
+	}
+	return away + time.Duration(dead)*protocol.HandOverLease
 }
 
 // prompt is how long a free key may stay free while somebody waits for it.
-func (p *plan) prompt() time.Duration { return 100*time.Millisecond + 40*p.latency }
+func (p *plan) prompt() time.Duration {
+	d := 100*time.Millisecond + 40*p.latency
+	if p.javasQueue {
+		d += time.Second // a waiter that had a waiter of this library before it listens to Redisson's messages after a second
+	}
+	return d
+}
 
-// waiting says who waits.
+// waiting returns the waiters.
 func (v *watch) waiting() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -40,6 +40,7 @@ type world struct {
 	done     map[string]int // faults and commands, by name
 	log      []string
 	events   int
+	away     map[[2]string]bool         // the key and the owner of each thread of Redisson that does not wait any more, and may be in the queue
 	scripts  map[[2]int][]time.Duration // when a process had a server run some, of late
 	observes []observer
 	failures []string
@@ -92,7 +93,7 @@ func run(t *testing.T, seed uint64, only string) (o outcome) {
 const wallLimit = 5 * time.Minute
 
 func newWorld(t *testing.T, seed uint64, only string) *world {
-	w := &world{t: t, seed: seed, began: time.Now(), changed: make(chan struct{}), done: map[string]int{}, scripts: map[[2]int][]time.Duration{}, net: newNetwork()}
+	w := &world{t: t, seed: seed, began: time.Now(), changed: make(chan struct{}), done: map[string]int{}, away: map[[2]string]bool{}, scripts: map[[2]int][]time.Duration{}, net: newNetwork()}
 	w.plan = newPlan(w.random("plan"), w.random("redisson"), w.random("linger"), w.random("cluster"), w.random("singly"), only)
 	w.watch = newWatch(w)
 	for i := range w.latches {
@@ -350,7 +351,7 @@ func (w *world) injected(name string, p *process) {
 	w.watch.disturbed()
 }
 
-// signal tells those who wait for the network to change. The caller holds w.mu.
+// signal tells the goroutines that wait for the network to change. The caller holds w.mu.
 func (w *world) signal() {
 	close(w.changed)
 	w.changed = make(chan struct{})

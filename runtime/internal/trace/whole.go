@@ -15,15 +15,27 @@ const (
 	Over   Action = "Over"    // a lease has ended, of any lock
 )
 
-// A Whole is one event of a call of a MultiLock.
+// The steps of a round of a RedLock, in the words of spec/RedLock.tla; and [Begins], [Asks], [Has], [Turned] and [Ends]. The lease of a round
+// goes on under the number of the round when it passes to another call of the process.
+const (
+	Elected   Action = "Elected"  // a majority of the servers has granted its parts
+	Wins      Action = "Win"      // the parts are the lease
+	AsksAgain Action = "AskAgain" // a server without a part in the lease is asked
+	Admits    Action = "Admit"    // a part joins the lease
+	Frees     Action = "Free"     // the lease is unlocked: it passes to another call, or ends
+	Passes    Action = "Pass"     // the grant of a part passes to the lease of another call
+)
+
+// A Whole is one event of a call of a MultiLock, or of a round of a RedLock.
 type Whole struct {
 	Action  Action
 	Call    uint64   // which no other call of this operating system process has; 0 of Over
 	Client  string   // the UUID of the first client; empty of Over
 	Members []string // of Begins: their keys, in the order in which they are locked
-	Member  int      // of Tries, Has, Turned, Stands and Yields: the member, or the first of them, by its index
+	Member  int      // of Tries, Has, Turned, Stands and Yields: the member, or the first of them, by its index; or the server of a RedLock
 	Many    int      // of Tries: of how many
 	Owner   string   // of Has: the owner in Redis of a mutex; else empty
+	Token   int64    // of Wins, and of Has if it is a part: the fencing token, or 0
 	Lease   any      // of Has, Takes and Over: identifies the lease
 	Freed   bool     // of Over: it was released; else it was lost, or its client is closed
 }
@@ -111,5 +123,30 @@ func (c *Caller) Turned(i int) {
 func (c *Caller) Takes(lease any) {
 	if c != nil {
 		c.says(Whole{Action: Takes, Lease: lease})
+	}
+}
+
+// A Part is the lease of a part of a RedLock, with its owner in Redis and its fencing token.
+type Part struct {
+	Owner string
+	Token int64
+	Lease any
+}
+
+// Part reports a step about a part, if there is one, at a server.
+func (c *Caller) Part(a Action, server int, part *Part) {
+	switch {
+	case c == nil:
+	case part != nil:
+		c.says(Whole{Action: a, Member: server, Owner: part.Owner, Token: part.Token, Lease: part.Lease})
+	default:
+		c.says(Whole{Action: a, Member: server})
+	}
+}
+
+// Wins reports that the parts are the lease, with its fencing token.
+func (c *Caller) Wins(token int64) {
+	if c != nil {
+		c.says(Whole{Action: Wins, Token: token})
 	}
 }

@@ -17,6 +17,9 @@ func TestCaller(t *testing.T) {
 		c.Turned(1)
 		c.Says(Ends)
 		c.Takes("whole")
+		c.Part(Asks, 4, nil)
+		c.Part(Has, 4, &Part{Owner: "b:1", Token: 7, Lease: "part"})
+		c.Wins(8)
 	}
 	report(none)
 	var all []Whole
@@ -34,6 +37,9 @@ func TestCaller(t *testing.T) {
 		{Action: Turned, Call: n, Client: "a", Member: 2},
 		{Action: Ends, Call: n, Client: "a"},
 		{Action: Takes, Call: n, Client: "a", Lease: "whole"},
+		{Action: Asks, Call: n, Client: "a", Member: 4},
+		{Action: Has, Call: n, Client: "a", Member: 4, Owner: "b:1", Token: 7, Lease: "part"},
+		{Action: Wins, Call: n, Client: "a", Token: 8},
 		{Action: Ends, Call: n + 1, Client: "b"},
 	}, all)
 }

@@ -31,6 +31,10 @@ type Request interface {
 // server is not kept from others for longer than a fraction of a millisecond.
 const mostBatched = 128
 
+// mostReviewed is mostBatched for requests that are in no hurry: few scripts for those of 10,000 waiters. Such a script keeps the server from
+// others for about 8 ms, so a client has one of them under way at a time.
+const mostReviewed = 4 * mostBatched
+
 // A Batcher sends requests for one script. While a script is under way, requests that come meanwhile wait and go together. So a
 // lone caller waits for nobody, and a crowd shares the cost of the round trip, of the command and of the call into Lua,
 // which is most of what locking a free key costs.
@@ -44,6 +48,8 @@ type Batcher struct {
 	net    *Transport
 	batch  protocol.Batch
 	grants bool // replicas may have to confirm the answer
+	most   int  // how many requests one script handles
+	single bool // one script is under way at a time
 
 	mu    sync.Mutex            // guards the rest, and the queues
 	one   slotQueue             // of all requests, unless there is one for each slot
@@ -88,8 +94,17 @@ func (t *Transport) another(others, waiting int) bool {
 
 // Batcher returns a batcher for a script. grants says that its requests lock, so that replicas may have to confirm them.
 func (t *Transport) Batcher(batch protocol.Batch, grants bool) *Batcher {
-	b := &Batcher{net: t, batch: batch, grants: grants}
-	b.one.b = b
+	return t.batcher(&Batcher{batch: batch, grants: grants, most: mostBatched})
+}
+
+// Reviewer is Batcher for requests that are in no hurry and lock: those of waiters that ask again after a long time, in case a message
+// was lost. One script handles more of them, and the next one waits for its answer.
+func (t *Transport) Reviewer(batch protocol.Batch) *Batcher {
+	return t.batcher(&Batcher{batch: batch, grants: true, most: mostReviewed, single: true})
+}
+
+func (t *Transport) batcher(b *Batcher) *Batcher {
+	b.net, b.one.b = t, b
 	b.one.flush = b.one.send
 	if t.cluster != nil {
 		b.slots = make(map[uint16]*slotQueue)
@@ -159,7 +174,7 @@ func (q *slotQueue) begin(n int) (start, alone bool) {
 	if alone = q.sending == 0 && len(q.queue) == n; !alone {
 		q.b.net.direct.meet()
 	}
-	if start = q.b.net.another(q.sending, len(q.queue)); start {
+	if start = q.sending == 0 || !q.b.single && q.b.net.another(q.sending, len(q.queue)); start {
 		q.sending++
 	}
 	return start, alone
@@ -176,10 +191,10 @@ func (q *slotQueue) start(start, inline bool) {
 	if inline && !q.b.confirmed() { // else it may take longer
 		if own, ok := net.alone(); ok {
 			c := q.call()
-			if c.n > 0 && c.runAlone(own) {
+			if len(c.some) > 0 && c.runAlone(own) {
 				return
 			}
-			if c.n == 0 && own != nil {
+			if len(c.some) == 0 && own != nil {
 				net.direct.give(own)
 			}
 			if !q.ends(c) {
@@ -197,7 +212,7 @@ func (b *Batcher) confirmed() bool { return b.grants && b.net.cfg.Replicas > 0 }
 func (q *slotQueue) send() {
 	for {
 		c := q.call()
-		if c.n > 0 && c.run() || !q.ends(c) {
+		if len(c.some) > 0 && c.run() || !q.ends(c) {
 			return
 		}
 	}
@@ -209,8 +224,9 @@ func (q *slotQueue) call() *call {
 	q.b.mu.Lock()
 	defer q.b.mu.Unlock()
 	c.q = q
-	c.n = copy(c.some[:], q.queue)
-	left := copy(q.queue, q.queue[c.n:])
+	n := min(len(q.queue), q.b.most)
+	c.some = append(c.some[:0], q.queue[:n]...)
+	left := copy(q.queue, q.queue[n:])
 	clear(q.queue[left:])
 	q.queue = q.queue[:left]
 	return c
@@ -234,8 +250,7 @@ func (q *slotQueue) ends(c *call) (more bool) {
 // A call is one run of a script for some requests, kept to be used again. One goroutine at a time has it.
 type call struct {
 	q          *slotQueue
-	some       [mostBatched]Request
-	n          int // how many there are
+	some       []Request // keeps its room
 	keys, args []string
 	sent       time.Time // when the script was sent first
 	resent     bool      // it was sent again
@@ -249,10 +264,10 @@ func (c *call) recycle() {
 	if c.until.done != nil {
 		return // something may ask its deadline still
 	}
-	clear(c.some[:c.n])
+	clear(c.some)
 	clear(c.keys)
 	clear(c.args)
-	c.q, c.n, c.sent, c.resent, c.until = nil, 0, time.Time{}, false, deadline{}
+	c.q, c.some, c.sent, c.resent, c.until = nil, c.some[:0], time.Time{}, false, deadline{}
 	calls.Put(c)
 }
 
@@ -260,7 +275,7 @@ func (c *call) recycle() {
 func (c *call) command() protocol.Command {
 	batch := &c.q.b.batch
 	c.keys, c.args = c.keys[:0], append(c.args[:0], batch.Common...)
-	for _, r := range c.some[:c.n] {
+	for _, r := range c.some {
 		c.keys, c.args = r.Append(c.keys, c.args, c.resent)
 	}
 	if c.sent.IsZero() {
@@ -340,18 +355,18 @@ func (c *call) answered(reply Reply) {
 func (c *call) answer(answer Reply, short error) (apart bool) {
 	c.resent = c.resent || c.q.b.net.Resent() != c.resends
 	reply, err := answer.result.ToMessage()
-	if _, said := rueidis.IsRedisErr(err); said && c.n > 1 {
+	if _, said := rueidis.IsRedisErr(err); said && len(c.some) > 1 {
 		return true
 	}
 	var all []rueidis.RedisMessage
 	if err == nil && !reply.IsInt64() {
 		all, err = reply.ToArray()
-		if err == nil && len(all) != len(protocol.Answer{})*c.n {
-			err = fmt.Errorf("%d values in reply to %d requests", len(all), c.n)
+		if err == nil && len(all) != len(protocol.Answer{})*len(c.some) {
+			err = fmt.Errorf("%d values in reply to %d requests", len(all), len(c.some))
 		}
 	}
-	c.q.b.net.crowd.answered(c.n) // first, since each caller may send the next request at once
-	for i, r := range c.some[:c.n] {
+	c.q.b.net.crowd.answered(len(c.some)) // first, since each caller may send the next request at once
+	for i, r := range c.some {
 		said, err := protocol.Answer{}, err
 		switch {
 		case err != nil:
@@ -370,9 +385,9 @@ func (c *call) answer(answer Reply, short error) (apart bool) {
 
 // split sends each request alone, in their order, each when the one before it has its answer.
 func (c *call) split() {
-	for _, r := range c.some[:c.n] {
+	for _, r := range c.some {
 		one := calls.Get().(*call)
-		one.q, one.n, one.some[0], one.resent = c.q, 1, r, c.resent
+		one.q, one.some, one.resent = c.q, append(one.some[:0], r), c.resent
 		one.runAndWait()
 		one.recycle()
 	}

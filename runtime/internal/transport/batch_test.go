@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ func newMuteTest(t *testing.T) *muteTest {
 	rc := redistest.NewClient(t, x.proxy.Addr(), func(o *rueidis.ClientOption) {
 		o.ConnWriteTimeout, o.PipelineMultiplex, o.ForceSingleClient = time.Hour, -1, true
 	})
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
 	x.process = protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
 	stopped := make(chan struct{})
 	x.net = New(Config{Client: rc, UUID: x.process.UUID, User: u, Stopped: stopped, OpTimeout: time.Hour})
@@ -195,13 +196,12 @@ func TestBatcher_SplitGoesRoundAMuteConnection(t *testing.T) {
 	answers := make(chan answer, 10)
 	b := net.Batcher(process.Takes(), true)
 	c := calls.Get().(*call)
-	c.q = &b.one
+	c.q, c.some = &b.one, c.some[:0]
 	for n := range 3 {
-		c.some[n] = taking{process, key + strconv.Itoa(n), uint64(n + 1), func(reply protocol.Answer, again bool, err error) {
+		c.some = append(c.some, taking{process, key + strconv.Itoa(n), uint64(n + 1), func(reply protocol.Answer, again bool, err error) {
 			_, refused := rueidis.IsRedisErr(err)
 			answers <- answer{n, err == nil && protocol.ReadAcquire(reply).Granted(), again, refused}
-		}}
-		c.n++
+		}})
 	}
 	net.pace.took.Store(int64(time.Hour)) // no answer is late
 	require.False(t, c.run(), "the goroutine sends each by itself")
@@ -276,4 +276,37 @@ func TestBatcher_SecondScript(t *testing.T) {
 		net.crowd.answered(mostSmall + 1)
 	}
 	require.Zero(t, net.crowd.under.Load())
+}
+
+// One script has more of the requests that are in no hurry, and each of them once. A request of which nothing is left in the queue is
+// kept alive by none.
+func TestBatcher_Reviewer(t *testing.T) {
+	t.Parallel()
+	net, process, _ := start(t, nil, Config{})
+	for most, b := range map[int]*Batcher{
+		mostBatched: net.Batcher(process.Acquires(), true), mostReviewed: net.Reviewer(process.Acquires()),
+	} {
+		const all = 2*mostReviewed + 1
+		for n := range all {
+			b.one.queue = append(b.one.queue, taking{number: uint64(n)})
+		}
+		b.one.sending = 1
+		beside, _ := b.one.begin(1)
+		require.Equal(t, most == mostBatched, beside, "one script beside another")
+		var sizes []int
+		next := uint64(0)
+		for len(b.one.queue) > 0 {
+			c := b.one.call()
+			sizes = append(sizes, len(c.some))
+			for _, r := range c.some {
+				require.Equal(t, next, r.(taking).number) //nolint:forcetypeassert // this test has put it there
+				next++
+			}
+			c.recycle()
+		}
+		require.EqualValues(t, all, next)
+		want := slices.Repeat([]int{most}, all/most)
+		require.Equal(t, append(want, 1), sizes)
+		require.Empty(t, slices.DeleteFunc(b.one.queue[:cap(b.one.queue)], func(r Request) bool { return r == nil }))
+	}
 }

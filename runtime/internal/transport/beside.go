@@ -77,7 +77,7 @@ func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bo
 	answered()
 	err := reply.Error()
 	if err == nil {
-		t.answered()
+		w.answered()
 	} else if _, ok := rueidis.IsRedisErr(err); !ok {
 		w.avoid()
 	}

@@ -18,7 +18,7 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 	server := redistest.Server(t)
 	proxy := redistest.Proxy(t, server.Addr())
 	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Hour })
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
 	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
 	stopped := make(chan struct{})
 	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: 10 * time.Second})

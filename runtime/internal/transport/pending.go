@@ -18,11 +18,14 @@ type pending struct {
 
 // begin records a request, unless one has had no answer for longer than patience.
 func (p *pending) begin(patience time.Duration) (answered func(), ok bool) {
-	if time.Since(p.oldest()) > patience {
+	if p.late(patience) {
 		return nil, false
 	}
 	return p.note(), true
 }
+
+// late reports whether a request has had no answer for longer than patience.
+func (p *pending) late(patience time.Duration) bool { return time.Since(p.oldest()) > patience }
 
 // note records a request.
 func (p *pending) note() (answered func()) {

@@ -46,7 +46,9 @@ type watched struct {
 	behind  atomic.Bool   // another connection has answered a later request, and this one has a while for its answer
 	pending pending
 
-	stage watchStage // guarded by tracker.mu
+	// tracker.mu guards these:
+	stage  watchStage
+	missed map[string]bool // keys that were renewed over another connection, since this one was late with an answer
 }
 
 // A watchStage says how far a connection is.
@@ -90,7 +92,7 @@ func (t *tracker) run(cmd protocol.Command, patience time.Duration) rueidis.Redi
 		reply := t.renew(w.conn, cmd)
 		answered()
 		if failure = reply.Error(); failure == nil {
-			t.answered()
+			w.answered()
 			return reply
 		}
 		if _, ok := rueidis.IsRedisErr(failure); !ok {
@@ -105,7 +107,7 @@ func (t *tracker) run(cmd protocol.Command, patience time.Duration) rueidis.Redi
 		w.replace(failure)
 		t.mu.Unlock()
 	default:
-		w.fallBehind()
+		w.fallBehind(cmd.Keys, patience)
 	}
 	return reply
 }
@@ -145,11 +147,23 @@ func (w *watched) start() {
 // tells says whether the server reports changes, and makes it begin to if it does not.
 func (t *tracker) tells() bool { return t.begin() != nil }
 
-// answered notes that the connection is well.
-func (t *tracker) answered() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.say(nil)
+// answered notes that the connection is well. It has the keys that were renewed over another connection read over this one.
+func (w *watched) answered() {
+	w.tracker.mu.Lock()
+	w.tracker.say(nil)
+	w.tracker.mu.Unlock()
+	w.reread()
+}
+
+// reread has the keys renewed at once that were renewed over another connection, so that they are read over this one.
+func (w *watched) reread() {
+	w.tracker.mu.Lock()
+	missed := w.missed
+	w.missed = nil
+	w.tracker.mu.Unlock()
+	if missed != nil {
+		w.tracker.net.cfg.User.Recheck(func(key string) bool { return missed[key] })
+	}
 }
 
 // adopt makes the server report changes on a connection that subscribes, if there was something to track, else as soon as
@@ -207,9 +221,22 @@ func (w *watched) replace(err error) {
 	t.net.hub.Reconnect()
 }
 
-// fallBehind makes the hub replace the connection if it does not answer soon. It does not block.
-func (w *watched) fallBehind() {
+// fallBehind notes the keys of a command that went over another connection, since this one was late with an answer. When this one
+// answers, they are read over it. The hub replaces this connection if it does not answer soon. fallBehind does not block.
+func (w *watched) fallBehind(keys []string, patience time.Duration) {
 	t := w.tracker
+	t.mu.Lock()
+	if w.missed == nil {
+		w.missed = map[string]bool{}
+	}
+	for _, key := range keys {
+		w.missed[key] = true
+	}
+	t.mu.Unlock()
+	if !w.pending.late(patience) { // it has answered meanwhile
+		w.reread()
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed || !w.behind.CompareAndSwap(false, true) {

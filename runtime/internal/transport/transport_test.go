@@ -23,20 +23,20 @@ import (
 type fake struct {
 	wg       sync.WaitGroup
 	changes  chan []string
-	rechecks chan struct{}
+	rechecks chan func(string) bool // nil for all keys
 }
 
-func (f *fake) Go(g func())                  { f.wg.Go(g) }
-func (f *fake) Aside(g func())               { f.wg.Go(g) }
-func (*fake) Leave()                         {}
-func (*fake) Return()                        {}
-func (*fake) Busy() bool                     { return true }
-func (*fake) Resting(string) time.Duration   { return 0 }
-func (f *fake) Recheck(func(string) bool)    { f.rechecks <- struct{}{} }
-func (*fake) EachKey(func(string))           {}
-func (*fake) ListenTo(string) (leave func()) { return func() {} }
-func (f *fake) Changed(keys []string)        { f.changes <- keys }
-func (*fake) LookFirst(time.Duration)        {}
+func (f *fake) Go(g func())                    { f.wg.Go(g) }
+func (f *fake) Aside(g func())                 { f.wg.Go(g) }
+func (*fake) Leave()                           {}
+func (*fake) Return()                          {}
+func (*fake) Busy() bool                       { return true }
+func (*fake) Resting(string) time.Duration     { return 0 }
+func (f *fake) Recheck(some func(string) bool) { f.rechecks <- some }
+func (*fake) EachKey(func(string))             {}
+func (*fake) ListenTo(string) (leave func())   { return func() {} }
+func (f *fake) Changed(keys []string)          { f.changes <- keys }
+func (*fake) LookFirst(time.Duration)          {}
 
 // start returns a transport to a server of its own or, for nil, to one that tests share, and what its scripts are told.
 func start(t *testing.T, server *redistest.RedisServer, cfg Config) (*Transport, *protocol.Process, *fake) {
@@ -50,7 +50,7 @@ func start(t *testing.T, server *redistest.RedisServer, cfg Config) (*Transport,
 	rc, err := rueidis.NewClient(option)
 	require.NoError(t, err)
 	stopped := make(chan struct{})
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan struct{}, 100)}
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
 	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
 	cfg.Client, cfg.UUID, cfg.User, cfg.Stopped = rc, process.UUID, u, stopped
 	cfg.OpTimeout, cfg.Logger = 10*time.Second, slog.New(slog.NewTextHandler(io.Discard, nil))

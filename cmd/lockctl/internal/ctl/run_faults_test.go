@@ -67,7 +67,7 @@ type ran struct {
 	next    chan *successor
 }
 
-// A successor is who has the lock after the command.
+// A successor is the holder after the command.
 type successor struct {
 	beside bool // the command ran when the lock was granted
 	lost   func() error

@@ -163,7 +163,7 @@ func (r *Run) settle(d *decl, t types.Type, all map[string]*entry) {
 	}
 }
 
-// through is the effect for those who embed an annotated interface.
+// through is the effect for types that embed an annotated interface.
 func (e *effect) through(d *decl, t types.Type) *effect {
 	out := *e
 	if e.owner != d {

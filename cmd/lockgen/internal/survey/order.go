@@ -8,7 +8,7 @@ import (
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 )
 
-// A step says that a lock is taken by somebody who holds another one.
+// A step says that a lock is taken by a holder of another one.
 type step struct {
 	from, to string    // identities of shapes
 	after    bool      // declared by after=; else both are locks of one method, and keys are taken in their order

@@ -206,7 +206,7 @@ func longer(a, b string) string {
 	return b
 }
 
-// kind is the type that a value names: what a pointer points to. It is nil if the type is settled only by who uses the interface.
+// kind is the type that a value names: what a pointer points to. It is nil if only a user of the interface settles the type.
 func kind(v *model.Value) types.Type {
 	t := types.Unalias(v.Type)
 	if p, ok := t.Underlying().(*types.Pointer); ok {

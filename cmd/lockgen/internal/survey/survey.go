@@ -247,7 +247,7 @@ func (s *Survey) entities() {
 			continue
 		}
 		if shapeOf(other.Keys[0].Key).text != shapeOf(use.Keys[0].Key).text {
-			s.list.Warn(use.Pos, end, "%s and %s are both locks of %s, so who holds one can be taken for a holder of the other; give them types of their own",
+			s.list.Warn(use.Pos, end, "%s and %s are both locks of %s, so a holder of one can be taken for a holder of the other; give them types of their own",
 				other.Method.Name, name, short(t))
 		}
 	}

@@ -18,7 +18,7 @@ const (
 	head         = 56
 )
 
-// colours are told apart on white and on black, and by those who do not see red or green.
+// colours are told apart on white and on black, and by readers who do not see red or green.
 var colours = []string{"#e8710a", "#4f83d1", "#1f9e89", "#8f7ee7", "#b8a000", "#c94f8a", "#b5651d", "#8c8c8c"}
 
 // Draw returns a picture, SVG, of all panels of a dashboard. all are the series of each.

@@ -51,7 +51,8 @@ func FairEvents(script string, keys, args []string, calls [][]string) (of []stri
 // taken back.
 func grants(e *spec.FairSaid, key string, calls [][]string) {
 	unheard, last := "", int64(0)
-	for i, call := range calls {
+	e.Calls = FairCalls(key, calls)
+	for _, call := range calls {
 		switch name := strings.ToLower(call[0]); {
 		case name == "set" && call[1] == counter(key):
 			last = number(call[2])
@@ -66,11 +67,6 @@ func grants(e *spec.FairSaid, key string, calls [][]string) {
 				e.Drawn = append(e.Drawn, spec.Draw{First: first, Last: last})
 				last = 0
 			}
-		case publishes(call) && strings.HasPrefix(call[1], protocol.LockChannel(key)+":"):
-			called := strings.TrimPrefix(call[1], protocol.LockChannel(key)+":")
-			if i == 0 || !publishes(calls[i-1]) || calls[i-1][1] != call[1] { // in a cluster it may be on both kinds of channels
-				e.Calls = append(e.Calls, called)
-			}
 		case name == "del" && call[1] == key && len(e.Named) > 0:
 			unheard, e.Named = e.Named[0], nil
 		case name == "del" && call[1] == key && last > 0: // nobody listened to a sharded channel, so there was no message
@@ -82,6 +78,20 @@ func grants(e *spec.FairSaid, key string, calls [][]string) {
 		e.Drawn = append(e.Drawn, spec.Draw{First: last - e.Tokens + 1, Last: last})
 	}
 	e.Hears = func(owner string) bool { return owner != unheard }
+}
+
+// FairCalls returns the owners to which a script sent the message of Redisson that it is their turn, by what it called.
+func FairCalls(key string, calls [][]string) (all []string) {
+	for i, call := range calls {
+		if !publishes(call) {
+			continue
+		}
+		owner, ok := strings.CutPrefix(call[1], protocol.LockChannel(key)+":")
+		if ok && (i == 0 || !publishes(calls[i-1]) || calls[i-1][1] != call[1]) { // in a cluster it may be on both kinds of channels
+			all = append(all, owner)
+		}
+	}
+	return all
 }
 
 // SeeFair returns a fair lock as a server has it.

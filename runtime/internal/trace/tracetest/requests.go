@@ -36,6 +36,12 @@ type Request struct {
 	drawn  []draw
 }
 
+// Ran returns what a server has run for an owner of a lock, and with which lease.
+func (r Request) Ran() (key, action, owner string, ttl time.Duration) {
+	owner, _, _ = strings.Cut(r.owner, "+")
+	return r.key, r.action, owner, millis(r.ttl)
+}
+
 // A draw is of so many fencing tokens for an owner, of which the last is known.
 type draw struct {
 	owner string
@@ -102,7 +108,7 @@ func RequestsOf(script string, keys, args []string, at func(i, each int) string,
 		owner, _, _ := strings.Cut(place, "+")
 		all[len(all)-1].drawn = draws(calls, key, owner, n)
 	}
-	askers := map[string]string{} // of locks: the place of who wants it again
+	askers := map[string]string{} // of locks: the place of the owner that wants it again
 	switch script {
 	case "take":
 		for i, key := range keys {

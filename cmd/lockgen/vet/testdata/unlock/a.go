@@ -128,7 +128,7 @@ func panics(ctx context.Context, c *lockrt.Client) {
 	panic("the process ends")
 }
 
-// Whoever gets it has to unlock it.
+// The caller gets it, and has to unlock it.
 
 func returned(ctx context.Context, c *lockrt.Client) (*lockrt.Lease, error) {
 	lease, err := c.Mutex("a").Lock(ctx)

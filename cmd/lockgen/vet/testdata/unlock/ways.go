@@ -116,7 +116,7 @@ func panicsAndReturns(ctx context.Context, m *lockrt.Mutex) (err error) {
 	return lease.Unlock(ctx)
 }
 
-// Nobody knows here who recovers.
+// No rule knows here which function recovers.
 func panicsOnly(ctx context.Context, m *lockrt.Mutex) (err error) {
 	defer println("done")
 	lease, err := m.Lock(ctx)

@@ -1,0 +1,49 @@
+package transport
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// A key that is renewed over another connection, since the tracked one is late with an answer, is read over the tracked one as soon as
+// that answers: the server reports changes of the keys that were read over it, and of no others.
+func TestRenew_WhatAnotherConnectionReadIsReadAgain(t *testing.T) {
+	t.Parallel()
+	const patience = time.Millisecond
+	for name, inTime := range map[string]bool{"the answer comes after the renewal": false, "the answer comes during the renewal": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			net, p, u := start(t, nil, Config{Tracking: true})
+			renew := func(key string, patience time.Duration) {
+				require.ErrorIs(t, net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), []Renewal{{key, p.Owner(1), time.Minute}}, patience)[0], ErrRefused)
+			}
+			net.Listen(t.Name(), func(hub.Event) {})
+			require.False(t, net.TracksChanges())
+			renew("first", 10*time.Second)
+			require.Nil(t, <-u.rechecks, "the server reports changes from now on")
+			w := net.tracker.adopted
+			w.behind.Store(true) // no replacement while the test goes on
+			if inTime {
+				w.fallBehind([]string{"missed"}, 10*time.Second)
+			} else {
+				answered := w.pending.note()
+				require.Eventually(t, func() bool { return w.pending.late(patience) }, time.Minute, time.Millisecond)
+				renew("missed", patience)
+				require.Empty(t, u.rechecks)
+				answered()
+				renew("other", 10*time.Second)
+			}
+			require.NotEmpty(t, u.rechecks)
+			some := <-u.rechecks
+			require.True(t, some("missed"))
+			require.False(t, some("other"))
+			renew("missed", 10*time.Second)
+			require.Empty(t, u.rechecks, "once")
+		})
+	}
+}
