@@ -18,21 +18,26 @@ import (
 const (
 	cancellable    = "floor cancellable"
 	gathering      = "floor gathered"
+	promising      = "floor promised"
 	publishing     = "floor that publishes"
 	undisturbed    = "floor undisturbed"
 	passing        = "floor handed over"
 	passingLingers = "floor that lingers"
+	holdingFloor   = "floor that holds"
 )
 
 // floors are the experiments.
 var floors = []library{
 	{name: cancellable, plain: true, bare: true, open: openCancellable},
 	{name: gathering, plain: true, bare: true, open: openGathering},
+	{name: promising, plain: true, bare: true, open: openPromising},
 	{name: publishing, plain: true, bare: true, open: openPublishing},
 	{name: announcing, plain: true, bare: true, open: openAnnouncing},
 	{name: undisturbed, plain: true, bare: true, open: openUndisturbed},
 	{name: passing, plain: true, bare: true, open: openPassing(false)},
+	{name: sharing, plain: true, bare: true, open: openSharing},
 	{name: passingLingers, plain: true, bare: true, lingers: true, open: openPassing(true)},
+	{name: holdingFloor, plain: true, bare: true, renews: true, open: openHolding},
 }
 
 // openCancellable is the floor, but each call has a context that can end, as a call has whose request is sent again over another
@@ -165,6 +170,10 @@ for i = 1, n do redis.call('hdel', KEYS[i], ARGV[1]) redis.call('publish', KEYS[
 	return &client{lockAll: lockAll, lock: func(key string) (held, error) { return lockAll([]string{key}) }}, nil
 }
 
+const passOn = `if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then return 0 end local next = redis.call('lpop', KEYS[2])
+if next then local now = redis.call('time') redis.call('hset', KEYS[1], next, 1) redis.call('pexpire', KEYS[1], ARGV[2])
+redis.call('publish', next, 'granted ' .. now[1] .. now[2] .. ' of lock ' .. KEYS[1]) end return 1`
+
 // openPassing is a lock that one process hands over to the next: a script to lock, which stands in the wait queue if the key is not
 // free, and one to unlock, which gives the key to the first of the queue if the caller has it, and sends the process of the first a message
 // with the time of the server: a lease that nobody asked for a moment ago is trusted from then on. A lingering one does not
@@ -176,13 +185,11 @@ func openPassing(lingers bool) func(addr string, lease time.Duration) (*client, 
 			return nil, err
 		}
 		p := &passingClient{
-			rc: rc, channel: "lockgen_process:" + rand.Text() + rand.Text()[:10], lingers: lingers, granted: make(chan string, 1), ms: strconv.FormatInt(lease.Milliseconds(), 10),
+			rc: rc, channel: "lockgen_process:" + rand.Text() + rand.Text()[:10], lingers: lingers, waiting: map[string]chan struct{}{}, ms: strconv.FormatInt(lease.Milliseconds(), 10),
 			take: rueidis.NewLuaScript(`local holder = redis.call('hkeys', KEYS[1])[1]
 if not holder then redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], ARGV[2]) return 1 end
 redis.call('rpush', KEYS[2], ARGV[1]) redis.call('publish', holder, 'wanted ' .. KEYS[1]) return 0`),
-			drop: rueidis.NewLuaScript(`if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then return 0 end local next = redis.call('lpop', KEYS[2])
-if next then local now = redis.call('time') redis.call('hset', KEYS[1], next, 1) redis.call('pexpire', KEYS[1], ARGV[2])
-redis.call('publish', next, 'granted ' .. now[1] .. now[2] .. ' of lock ' .. KEYS[1]) end return 1`),
+			drop: rueidis.NewLuaScript(passOn),
 		}
 		conn, _ := rc.Dedicate()
 		conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: p.hear})
@@ -193,7 +200,7 @@ redis.call('publish', next, 'granted ' .. now[1] .. now[2] .. ' of lock ' .. KEY
 	}
 }
 
-// A passingClient is a process of such a lock, which locks one key at a time.
+// A passingClient is a process of such a lock. One that lingers locks one key at a time.
 type passingClient struct {
 	rc         rueidis.Client
 	channel    string // of this process, which is its owner as well
@@ -201,17 +208,25 @@ type passingClient struct {
 	lingers    bool
 	take, drop *rueidis.Lua
 
-	granted chan string // keys that another process has handed over
-	resting atomic.Bool // a key lingers
-	wanted  atomic.Bool // by another process, as long as the key is held here
+	mu      sync.Mutex
+	waiting map[string]chan struct{} // by the keys that the process waits for: gets a value when another process has handed the key over
+	resting atomic.Bool              // a key lingers
+	wanted  atomic.Bool              // by another process, as long as the key is held here
 }
 
 func (p *passingClient) lock(key string) (held, error) {
 	h := &passingHeld{p, []string{key, key + ":waiting"}}
+	mine := make(chan struct{}, 1)
+	p.mu.Lock()
+	p.waiting[key] = mine
+	p.mu.Unlock()
 	free, err := p.take.Exec(context.Background(), p.rc, h.keys, []string{p.channel, p.ms}).AsInt64()
 	if err == nil && free == 0 {
-		<-p.granted
+		<-mine
 	}
+	p.mu.Lock()
+	delete(p.waiting, key)
+	p.mu.Unlock()
 	return h, err
 }
 
@@ -220,7 +235,9 @@ func (p *passingClient) hear(m rueidis.PubSubMessage) {
 	key, wanted := strings.CutPrefix(m.Message, "wanted ")
 	if !wanted {
 		_, key, _ = strings.Cut(key, " of lock ")
-		p.granted <- key
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.waiting[key] <- struct{}{}
 		return
 	}
 	p.wanted.Store(true)

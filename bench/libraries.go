@@ -133,7 +133,11 @@ func known(name string) (library, bool) {
 }
 
 func rueidisClient(addr string) (rueidis.Client, error) {
-	return rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1})
+	return rueidis.NewClient(rueidisOption(addr))
+}
+
+func rueidisOption(addr string) rueidis.ClientOption {
+	return rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true, DisableCache: true, PipelineMultiplex: -1}
 }
 
 type floorHeld struct {

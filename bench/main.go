@@ -27,13 +27,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
 func main() {
 	if os.Getenv(asWorker) != "" {
 		signal.Ignore(os.Interrupt) // the program that started it ends it
-		if err := work(os.Stdin, os.Stdout); err != nil {
+		in, err := ordersOf(uintptr(syscall.Stdin))
+		if err == nil {
+			err = work(in, os.Stdout)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench: worker:", err)
 			os.Exit(1)
 		}

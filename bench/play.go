@@ -116,22 +116,6 @@ func cycles(parties ...party) func(ctx context.Context, e *env, lib library) (me
 	}
 }
 
-// neighbours runs a busy process and one whose only goroutine pauses between turns.
-func neighbours(ctx context.Context, e *env, lib library) (metrics, error) {
-	m, err := play(ctx, e, lib, []party{{goroutines: 100, shared: true}, {goroutines: 1, shared: true, pause: 10 * time.Millisecond}})
-	if err != nil {
-		return nil, err
-	}
-	both := m.metrics()
-	busy, lone := *m, *m
-	busy.answers, lone.answers = m.answers[:1], m.answers[1:]
-	b, l := busy.metrics(), lone.metrics()
-	return metrics{
-		"rate": b["rate"], "jain": b["jain"], "lone": l["rate"], "p50": l["p50"], "p99": l["p99"], "longest": l["longest"],
-		"sent": both["sent"], "stuck": both["stuck"], "failed": both["failed"],
-	}, nil
-}
-
 // handOver passes a key between two processes, and measures how long a PING takes meanwhile.
 func handOver(ctx context.Context, e *env, lib library) (metrics, error) {
 	one, other, end, err := twoWorkers(ctx, order{Library: lib.name, Addr: e.addr, Lease: kLease})

@@ -30,16 +30,18 @@ var (
 
 const howAlone = "Every goroutine takes 16 keys in turn that nobody else wants. All columns but the first two are for one cycle: a lock and an unlock."
 
-const howFloors = " " + gathering + ": requests that come while a script is under way go together in the next one, which is what serves a crowd; each goes through one goroutine more. " + cancellable + ": each call has a context that can end, as one needs that is sent again over another connection when its answer is late."
+const howFloors = " " + gathering + ": requests that come while a script is under way go together in the next one, which is what serves a crowd; each goes through one goroutine more. " + cancellable + ": each call has a context that can end, as one needs that is sent again over another connection when its answer is late." + howPromised
 
-const howHeld = "One process takes {held} locks with a lease of 10 s, then looks on for {rest}. Memory and goroutines are for each lock. redislock and redsync do not renew, so theirs expire, which they do not notice; they are looked at for 3 s at most and not compared."
+const howPromised = " " + promising + ": the scripts check what a lock of this layout has to check, and publish each unlock as Redisson's waiters need it; each hold has an owner of its own and is noted; a caller that is alone sends on its own goroutine, others share scripts, of which at most four are under way."
+
+const howHeld = "One process takes {held} locks with a lease of 10 s, then looks on for {rest}. Memory and goroutines are for each lock. redislock and redsync do not renew, so theirs expire, which they do not notice; they are looked at for 3 s at most and not compared. " + holdingFloor + ": a lock that is held and renewed, with its place in two maps and in the queue of renewals, and nothing else."
 
 var heldColumns = []column{{"heap", "heap", count}, {"stack", "stack", count}, {"goroutines", "goroutines", hundredth}, {"commands/s", "commands", tenth},
 	{"called by scripts/s", "calledRest", count}, {"client CPU %", "client%", hundredth}, {"Redis CPU %", "server%", hundredth}, {"all taken after", "acquire", duration}, {"lost", "lost", count}}
 
 func allScenarios() []*scenario {
 	all := []*scenario{{
-		id: "S1", title: "One goroutine, keys that nobody else wants", how: howAlone, fit: anybody,
+		id: "S1", title: "One goroutine, keys that nobody else wants", how: howAlone + howPromised, fit: anybody, floors: []string{promising},
 		run: cycles(party{goroutines: 1}), columns: aloneColumns, headline: headline{metric: "rate", format: count, unit: "/s"},
 		goals: []goal{
 			{"at least 1.2 of the floor's cycles", ofFloor("rate"), 1.2, true, hundredth},
@@ -56,7 +58,7 @@ func allScenarios() []*scenario {
 			least = 1
 		}
 		all = append(all, &scenario{
-			id: "S2", point: strconv.Itoa(g), title: fmt.Sprintf("%d goroutines, keys that nobody else wants", g), how: howAlone + howFloors, fit: anybody, floors: []string{gathering, cancellable},
+			id: "S2", point: strconv.Itoa(g), title: fmt.Sprintf("%d goroutines, keys that nobody else wants", g), how: howAlone + howFloors, fit: anybody, floors: []string{gathering, cancellable, promising},
 			run: cycles(party{goroutines: g}), columns: aloneColumns, headline: headline{metric: "rate", format: count, unit: "/s"},
 			goals: []goal{
 				{"at least " + tenth(least) + " of the floor's cycles", ofFloor("rate"), least, true, hundredth},
@@ -98,8 +100,8 @@ func allScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S4b", title: "The polite neighbour: a busy process of 100 goroutines, and one goroutine in another that pauses", fit: whoLocks, floors: []string{undisturbed},
-			how: "It pauses for 10 ms after each turn, so it can have 100 a second at most. The waits are its own. " + undisturbed + ": no key is shared. The goroutines of the busy process pass on a key among themselves, and the one of the other process calls the floor's scripts for a key of its own. So that is what the machine leaves it beside a busy process.",
+			id: "S4b", title: "The polite neighbour: a busy process of 100 goroutines, and one goroutine in another that pauses", fit: whoLocks, floors: []string{undisturbed, sharing},
+			how: "It pauses for 10 ms after each turn, so it can have 100 a second at most. The waits are its own. A run takes four times as long as others: in a short one, one turn more or less is two a second. " + undisturbed + ": no key is shared. The goroutines of the busy process pass on a key among themselves, and the one of the other process calls the floor's scripts for a key of its own. So that is what the machine leaves it beside a busy process. " + sharing + ": the processes hand the key over as " + passing + " of S5 does, and the goroutines of one pass it on among themselves until a message says that the other process wants it; the busy process also asks the server each 500 µs.",
 			run: neighbours, headline: headline{metric: "lone", format: tenth, unit: "/s"},
 			columns: []column{{"its turns per second", "lone", tenth}, colP50, colP99, colLongest, {"the busy one's", "rate", count}, colSent, colStuck},
 			goals: []goal{
@@ -120,7 +122,7 @@ func allScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S6", title: "Many locks, held and renewed", fit: whoLocks, how: howHeld,
+			id: "S6", title: "Many locks, held and renewed", fit: whoLocks, floors: []string{holdingFloor}, how: howHeld,
 			run: holding(1), headline: headline{metric: "memory", format: count, unit: " bytes", lowest: true, needs: "lost"}, columns: heldColumns,
 			goals: []goal{
 				{"no goroutine for a lock", value("goroutines"), 0.01, false, hundredth},
@@ -133,7 +135,7 @@ func allScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S6", point: "tenfold", title: "Ten times as many locks", fit: func(lib library) bool { return lib.name == lockgen }, how: howHeld,
+			id: "S6", point: "tenfold", title: "Ten times as many locks", fit: func(lib library) bool { return lib.name == lockgen }, floors: []string{holdingFloor}, how: howHeld,
 			run: holding(10), headline: headline{metric: "memory", format: count, unit: " bytes", lowest: true, needs: "lost"}, columns: heldColumns,
 			goals: []goal{
 				{"no goroutine for a lock", value("goroutines"), 0.01, false, hundredth},
@@ -146,8 +148,8 @@ func allScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S7", title: "Many goroutines that wait, each for a lock of its own", fit: whoLocks,
-			how: "{held} goroutines of one process wait for as many locks that another process holds. Nothing happens for {waits}, or for 3 s with redislock and redsync, which ask at intervals; then all are released. Memory is for each waiter, with its goroutine. All are served counts from the first release, and from when the last unlock had returned.",
+			id: "S7", title: "Many goroutines that wait, each for a lock of its own", fit: whoLocks, floors: []string{passing},
+			how: "{held} goroutines of one process wait for as many locks that another process holds. Nothing happens for {waits}, or for 3 s with redislock and redsync, which ask at intervals; then all are released. Memory is for each waiter, with its goroutine. All are served counts from the first release, and from when the last unlock had returned. " + passing + ": as in S5, for many keys: of each wait there is the goroutine, a channel, and the place of that in a map.",
 			run: waiting, headline: headline{metric: "served", format: duration, lowest: true},
 			columns: []column{{"commands/s at rest", "commands", tenth}, {"client CPU %", "client%", hundredth}, {"Redis CPU %", "server%", hundredth}, {"heap", "heap", count}, {"stack", "stack", count},
 				{"its connections", "connections", count}, {"channels of both", "channels", count}, {"all served after", "served", duration}, {"after the last release", "servedAfter", duration}, {"not served", "forgotten", count}},
@@ -165,7 +167,7 @@ func allScenarios() []*scenario {
 	all = append(all,
 		&scenario{
 			id: "S9", title: "Locking again what one holds", fit: func(lib library) bool { return lib.reenters },
-			how: "One goroutine, under the context of its lease; the others cannot. Those who read do nothing meanwhile.",
+			how: "One goroutine, under the context of its lease; the others cannot. Readers do nothing meanwhile.",
 			run: reentering, headline: headline{metric: "each", format: duration, lowest: true},
 			columns: []column{{"each", "each", duration}, colAllocs, colBytes, {"commands", "sent", small}},
 			goals: []goal{

@@ -34,13 +34,19 @@ func openServer(ctx context.Context) (*server, error) {
 	} else if err := s.start(ctx); err != nil {
 		return nil, err
 	}
-	rc, err := rueidisClient(s.addr)
-	if err != nil {
+	if err := s.observe(); err != nil {
 		s.stop()
 		return nil, err
 	}
-	s.rc = rc
 	return s, nil
+}
+
+// observe opens the connection to observe the server. It sends no PING at rest, which would count as one of a library.
+func (s *server) observe() (err error) {
+	option := rueidisOption(s.addr)
+	option.Dialer.KeepAlive = 24 * time.Hour
+	s.rc, err = rueidis.NewClient(option)
+	return err
 }
 
 func (s *server) close() {

@@ -226,12 +226,10 @@ func anotherServer(ctx context.Context, options ...string) (*server, error) {
 	if err := s.start(ctx, options...); err != nil {
 		return nil, err
 	}
-	rc, err := rueidisClient(s.addr)
-	if err != nil {
+	if err := s.observe(); err != nil {
 		s.stop()
 		return nil, err
 	}
-	s.rc = rc
 	return s, nil
 }
 

@@ -118,6 +118,15 @@ type worker struct {
 	all      chan struct{} // closed when all waiters are served
 }
 
+// ordersOf returns the standard input, whose descriptor is fd, for the poller of Go. A read from it as it is blocks a thread, and if this
+// thread was the last to run, no other one polls the connections: Go notices that within 10 ms.
+func ordersOf(fd uintptr) (*os.File, error) {
+	if err := syscall.SetNonblock(int(fd), true); err != nil {
+		return nil, err
+	}
+	return os.NewFile(fd, "orders"), nil
+}
+
 // work reads orders until there are no more. Goroutines that a library leaves behind end with the
 // process.
 func work(in io.Reader, out io.Writer) error {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,13 +19,35 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(asWorker) != "" {
 		libraries = append(libraries, greedy)
-		if err := work(os.Stdin, os.Stdout); err != nil {
+		in, err := ordersOf(uintptr(syscall.Stdin))
+		if err == nil {
+			err = work(in, os.Stdout)
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
 	os.Exit(m.Run())
+}
+
+// TestOrdersOf shows that reading orders occupies no thread: the poller of Go reads them, which ends a read at its deadline.
+func TestOrdersOf(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer w.Close()
+	fd, err := syscall.Dup(int(r.Fd()))
+	require.NoError(t, err)
+	require.NoError(t, r.Close())
+	require.NoError(t, syscall.SetNonblock(fd, false)) // as a process that is started gets it
+	in, err := ordersOf(uintptr(fd))
+	require.NoError(t, err)
+	defer in.Close()
+	require.NoError(t, in.SetReadDeadline(time.Unix(1, 0)))
+	_, err = in.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
 // greedy grants a few locks and then none, and its calls never return.

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// The scripts of a lock that keeps the promises of this layout: a lock is taken if it is free, by an owner of its own, and given up by
+// that owner if no process waits in its queue, which is published on the channel of Redisson's waiters.
+var (
+	promisedTake = rueidis.NewLuaScript(`if redis.call('exists', unpack(KEYS)) > 0 then return redis.error_reply('not free') end
+for i, key in ipairs(KEYS) do redis.call('hset', key, ARGV[i + 1], 1) redis.call('pexpire', key, ARGV[1]) end return 1`)
+	promisedDrop = rueidis.NewLuaScript(`local n = #KEYS / 3
+if redis.call('exists', unpack(KEYS, n + 1, 2 * n)) > 0 then return redis.error_reply('a process waits') end
+for i = 1, n do if redis.call('hdel', KEYS[i], ARGV[i + 1]) == 1 then redis.call('publish', KEYS[2 * n + i], ARGV[1]) end end return 1`)
+)
+
+// mostPromised is how many requests one script of such a lock handles at most, so that the server is not kept from others.
+const mostPromised = 128
+
+// openPromising is the floor with the promises of this layout, and nothing else: its scripts are those above, and the process
+// knows what it holds and since when, so that it could renew that. A caller that is alone sends on its own goroutine. Callers share scripts:
+// one more is sent beside at most three others when a quarter of all callers wait.
+func openPromising(addr string, lease time.Duration) (*client, error) {
+	rc, err := rueidisClient(addr)
+	if err != nil {
+		return nil, err
+	}
+	p := &promisingClient{id: rand.Text() + rand.Text()[:10] + ":", holds: map[string]*promisedHeld{}}
+	p.take = &promisingQueue{p: p, rc: rc, script: promisedTake, first: strconv.FormatInt(lease.Milliseconds(), 10)}
+	p.drop = &promisingQueue{p: p, rc: rc, script: promisedDrop, first: "0", drops: true}
+	return &client{lock: p.lock}, nil
+}
+
+// A promisingClient is a process of such a lock.
+type promisingClient struct {
+	id         string // of the process, with which its owners begin
+	take, drop *promisingQueue
+
+	mu      sync.Mutex
+	owners  uint64
+	callers int // that wait for an answer
+	holds   map[string]*promisedHeld
+}
+
+func (p *promisingClient) lock(key string) (held, error) {
+	h := &promisedHeld{p: p, key: key, done: outcomes.Get().(chan error)}
+	p.mu.Lock()
+	p.owners++
+	h.owner = p.id + strconv.FormatUint(p.owners, 10)
+	p.mu.Unlock()
+	sent := time.Now()
+	if err := p.take.run(h); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	h.since = sent
+	p.holds[h.owner] = h
+	p.mu.Unlock()
+	return h, nil
+}
+
+// A promisedHeld is one lock that a process holds, or asks for.
+type promisedHeld struct {
+	p          *promisingClient
+	key, owner string
+	since      time.Time
+	done       chan error
+}
+
+func (h *promisedHeld) unlock() error {
+	h.p.mu.Lock()
+	delete(h.p.holds, h.owner)
+	h.p.mu.Unlock()
+	err := h.p.drop.run(h)
+	outcomes.Put(h.done)
+	return err
+}
+
+func (h *promisedHeld) trusted() bool { return true }
+
+// A promisingQueue sends the requests for one script. The mutex of its client guards it.
+type promisingQueue struct {
+	p      *promisingClient
+	rc     rueidis.Client
+	script *rueidis.Lua
+	first  string // argument
+	drops  bool
+
+	queue   []*promisedHeld
+	sending int
+}
+
+// run has the script run for h.
+func (q *promisingQueue) run(h *promisedHeld) error {
+	p := q.p
+	p.mu.Lock()
+	p.callers++
+	if p.callers == 1 && q.sending == 0 {
+		q.sending++
+		p.mu.Unlock()
+		err := q.exec([]*promisedHeld{h})
+		p.mu.Lock()
+		p.callers--
+		if len(q.queue) > 0 {
+			go q.send()
+		} else {
+			q.sending--
+		}
+		p.mu.Unlock()
+		return err
+	}
+	q.queue = append(q.queue, h)
+	if q.sending == 0 || q.sending < 4 && 4*len(q.queue) >= p.callers {
+		q.sending++
+		go q.send()
+	}
+	p.mu.Unlock()
+	return <-h.done
+}
+
+// send runs the script until no request is left.
+func (q *promisingQueue) send() {
+	for {
+		q.p.mu.Lock()
+		n := min(len(q.queue), mostPromised)
+		if n == 0 {
+			q.sending--
+			q.p.mu.Unlock()
+			return
+		}
+		batch := append(make([]*promisedHeld, 0, n), q.queue[:n]...)
+		q.queue = append(q.queue[:0], q.queue[n:]...)
+		q.p.mu.Unlock()
+		err := q.exec(batch)
+		q.p.mu.Lock()
+		q.p.callers -= n
+		q.p.mu.Unlock()
+		for _, h := range batch {
+			h.done <- err
+		}
+	}
+}
+
+// exec sends the script for a batch.
+func (q *promisingQueue) exec(batch []*promisedHeld) error {
+	keys, args := make([]string, 0, 3*len(batch)), make([]string, 1, 1+len(batch))
+	args[0] = q.first
+	for _, h := range batch {
+		keys, args = append(keys, h.key), append(args, h.owner)
+	}
+	if q.drops {
+		for _, h := range batch {
+			keys = append(keys, "lockgen_waiting:{"+h.key+"}")
+		}
+		for _, h := range batch {
+			keys = append(keys, channelOf(h.key))
+		}
+	}
+	return q.script.Exec(context.Background(), q.rc, keys, args).Error()
+}

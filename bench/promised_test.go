@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestPromised shows that each lock of the experiment has an owner of its own and a lease, that it is not taken twice, and that the key is
+// free after the unlock: for one caller, and for many callers that share scripts.
+func TestPromised(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	c, err := openPromising(s.addr, kLease)
+	require.NoError(t, err)
+	do := s.rc.Do
+	for _, n := range []int{1, 300} {
+		holds := make([]held, n)
+		all := func(f func(i int) error) {
+			errs := make([]error, n)
+			var callers sync.WaitGroup
+			for i := range n {
+				callers.Go(func() { errs[i] = f(i) })
+			}
+			callers.Wait()
+			for _, err := range errs {
+				require.NoError(t, err)
+			}
+		}
+		key := func(i int) string { return fmt.Sprint("promised:", n, ":", i) }
+		all(func(i int) (err error) { holds[i], err = c.lock(key(i)); return err })
+		owners := map[string]bool{}
+		for i := range n {
+			owner, err := do(t.Context(), s.rc.B().Hkeys().Key(key(i)).Build()).AsStrSlice()
+			require.NoError(t, err)
+			require.Len(t, owner, 1)
+			owners[owner[0]] = true
+			left, err := do(t.Context(), s.rc.B().Pttl().Key(key(i)).Build()).AsInt64()
+			require.NoError(t, err)
+			require.Positive(t, left)
+		}
+		require.Len(t, owners, n)
+		_, err := c.lock(key(0))
+		require.ErrorContains(t, err, "not free")
+		all(func(i int) error { return holds[i].unlock() })
+		for i := range n {
+			there, err := do(t.Context(), s.rc.B().Exists().Key(key(i)).Build()).AsInt64()
+			require.NoError(t, err)
+			require.Zero(t, there)
+		}
+	}
+}
