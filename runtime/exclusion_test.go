@@ -317,7 +317,7 @@ type fleet struct {
 	kills    int
 	stopped  bool
 	inputs   []io.Closer
-	failures []string // what the workers said that failed
+	failures []string // the output of the workers that failed
 }
 
 // start starts one more worker. It ends when its standard input does, at the latest with
