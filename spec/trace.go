@@ -31,6 +31,10 @@ type Check struct {
 	// slot has another server, and both may arrive.
 	Resends bool
 
+	// Part is true for a part of a RedLock: other servers, whose clocks may be ahead of the clock of this one, raise its counter. So when
+	// the server forgets its counter, tokens may fall.
+	Part bool
+
 	tokens map[Owner][]int64 // the first of those that were drawn for it, each time
 	last   int64             // of all that were drawn
 	back   bool              // the clock was set back, so that tokens may fall where the server forgets its counter
@@ -105,6 +109,9 @@ func (c *Check) Say(e Said) error {
 // fences returns what is wrong with the tokens of e: they rise in the order of grants at the server, and an owner has only those that were drawn for it there.
 func (c *Check) fences(e Said) (wrong string) {
 	c.back = c.back || e.Jump < 0
+	if c.Part && e.Action == "Fault" {
+		c.last = 0
+	}
 	for _, d := range e.Drawn {
 		if d.First <= c.last && !c.back {
 			return fmt.Sprintf("the token %d was drawn before", c.last)

@@ -263,3 +263,44 @@ func TestCheckFaults(t *testing.T) {
 		require.NoError(t, c.Say(e))
 	}
 }
+
+// TestCheckTokensOfAPart shows that the tokens of a part of a RedLock may fall once the server has forgotten its counter, since other
+// servers may have raised that beyond the clock of this one. Tokens of any other lock may not.
+func TestCheckTokensOfAPart(t *testing.T) {
+	t.Parallel()
+	a, b := Owner{0, 1}, Owner{0, 2}
+	draws := func(at time.Duration, who Owner, token int64) Said {
+		return Said{
+			At: at, Action: "RunAcquire", Who: who, TTL: time.Second, Srv: &Seen{Owner: who, Left: time.Second},
+			Drawn: []Draw{{Who: who, First: token, Last: token}},
+		}
+	}
+	begin := []Said{
+		{At: 0, Action: "Asks", Who: a},
+		draws(1, a, 9),
+		{At: 2, Action: "Granted", Who: a, Trust: time.Second - 2, Token: 9},
+		{At: 3, Action: "Unlock", Who: a},
+		{At: 3, Action: "GiveBack", Who: a},
+		{At: 4, Action: "RunRelease", Who: a, Srv: &Seen{Owner: None}},
+	}
+	forgets := Said{At: 5, Action: "Fault", Srv: &Seen{Owner: None}}
+	asks := Said{At: 6, Action: "Asks", Who: b}
+	for _, tt := range []struct {
+		name     string
+		part     bool
+		then     []Said
+		accepted bool
+	}{
+		{"a part whose server has forgotten", true, []Said{forgets, asks}, true},
+		{"a part whose server knows", true, []Said{asks}, false},
+		{"a mutex", false, []Said{forgets, asks}, false},
+	} {
+		c := NewCheck(1, 2*time.Second, 0, 0)
+		c.Part = tt.part
+		for _, e := range slices.Concat(begin, tt.then) {
+			require.NoError(t, c.Say(e), tt.name)
+		}
+		err := c.Say(draws(7, b, 8))
+		require.Equal(t, tt.accepted, err == nil, "%s: %v", tt.name, err)
+	}
+}

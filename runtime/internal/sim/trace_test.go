@@ -23,7 +23,7 @@ type traced struct {
 // traced has the world replay the traces of the mutexes of a server.
 func (w *world) traced(s *server) *traced {
 	x := &traced{Tracer: tracetest.NewTracer(w.plan.processes, 2*time.Millisecond, time.Millisecond+2*time.Microsecond), w: w, server: s}
-	x.Resends = w.cluster != nil
+	x.Resends, x.Part = w.cluster != nil, w.plan.kind.name == "red"
 	w.observes = append(w.observes, x.observe)
 	w.faulted = append(w.faulted, x.disturbed)
 	return x

@@ -19,6 +19,7 @@ import (
 type Tracer struct {
 	Began   time.Time // the times of all events count from here
 	Resends bool      // the servers are a cluster, see spec.Check
+	Part    bool      // the server has parts of RedLocks, see spec.Check
 
 	procs int
 	slack time.Duration // of the times of the server
@@ -92,7 +93,7 @@ func (x *Tracer) say(key string, e spec.Said) {
 	c, known := x.checks[key]
 	if !known {
 		c = spec.NewCheck(x.procs, protocol.HandOverLease, x.slack, x.late)
-		c.Resends = x.Resends
+		c.Resends, c.Part = x.Resends, x.Part
 		x.checks[key] = c
 	}
 	if c == nil {
