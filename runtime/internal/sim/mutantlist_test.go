@@ -3,163 +3,163 @@ package sim
 // allMutants are faults of the kind that somebody might make.
 var allMutants = []mutant{
 	{
-		name: "trust counted from the answer", kind: "mutex", file: "runtime/ticket.go",
+		name: "trust counted from the answer", kind: "mutex",
 		old: "		r.promote(trace.Granted, tk, t, sent, t.TTL)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.TTL+t.TTL/10)\n",
 	},
 	{
-		name: "a hand-over is trusted for a whole lease", kind: "mutex", file: "runtime/ticket.go",
+		name: "a hand-over is trusted for a whole lease", kind: "mutex",
 		old: "r.promote(trace.Handed, tk, w.Terms, from, first)", new: "r.promote(trace.Handed, tk, w.Terms, from, w.Terms.TTL)",
 	},
 	{
-		name: "trust of a renewal counted from its answer", kind: "mutex", file: "runtime/internal/watchdog/lane.go",
+		name: "trust of a renewal counted from its answer", kind: "mutex",
 		old: "			l.confirm(now, ttls[i])\n", new: "			l.confirm(answered, ttls[i]+ttls[i]/10)\n",
 	},
 	{
-		name: "no margin", kind: "mutex", file: "runtime/internal/watchdog/lease.go",
+		name: "no margin", kind: "mutex",
 		old: "	return min(ttl/10, 3*time.Second)\n", new: "	return -ttl / 10\n",
 	},
 	{
-		name: "an owner is used again", kind: "mutex", file: "runtime/ticket.go",
+		name: "an owner is used again", kind: "mutex",
 		old: "		n := r.c.ticketNumbers.Add(1)\n", new: "		n := max(1, r.c.ticketNumbers.Load())\n		r.c.ticketNumbers.Store(n)\n",
 	},
 	{
-		name: "renewal unchecked", kind: "mutex", file: "scripts/renew.lua",
+		name: "renewal unchecked", kind: "mutex", script: "renew.lua",
 		old: "  if held == 1 then\n", new: "  if held ~= nil then\n",
 	},
 	{
-		name: "refused renewals believed", kind: "mutex", file: "runtime/renewal.go",
+		name: "refused renewals believed", kind: "mutex",
 		old: "		outcomes[i] = watchdog.ErrRefused\n", new: "		outcomes[i] = nil\n",
 	},
 	{
-		name: "release without owner", kind: "mutex", file: "scripts/release.lua",
+		name: "release without owner", kind: "mutex", script: "release.lua",
 		old: "freed and 1 or redis.pcall('hdel', lock, owner_of(place))\n", new: "freed and 1 or redis.pcall('del', lock)\n",
 	},
 	{
-		name: "free without owner", kind: "mutex", file: "scripts/free.lua",
+		name: "free without owner", kind: "mutex", script: "free.lua",
 		old: "    what = redis.pcall('hdel', lock, ARGV[i + 2])\n", new: "    what = redis.pcall('del', lock)\n",
 	},
 	{
-		name: "taken without a look", kind: "mutex", file: "scripts/acquire.lua",
+		name: "taken without a look", kind: "mutex", script: "acquire.lua",
 		old: "  if ttl ~= -2 and redis.call('hexists', lock, owner) == 0 then\n", new: "  if ttl > 1000 and redis.call('hexists', lock, owner) == 0 then\n",
 	},
 	{
-		name: "token from the counter alone", kind: "mutex", file: "scripts/handover.lua",
+		name: "token from the counter alone", kind: "mutex", script: "handover.lua",
 		old: "  local first = math.max(last + 1, now[1] * 1000000 + now[2])\n", new: "  local first = last + 1\n",
 	},
 	{
-		name: "line not cleaned", kind: "mutex", file: "scripts/release.lua",
+		name: "line not cleaned", kind: "mutex", script: "release.lua",
 		old: "    local stood = redis.pcall('lrem', waiting, 1, place) == 1\n", new: "    local stood = false\n",
 	},
 	{
-		name: "hand-over to the deaf", kind: "mutex", file: "scripts/handover.lua",
+		name: "hand-over to the deaf", kind: "mutex", script: "handover.lua",
 		old: "token)) > 0 then\n", new: "token)) >= 0 then\n",
 	},
 	{
-		name: "hand-over not told", kind: "mutex", file: "runtime/inbox.go",
+		name: "hand-over not told", kind: "mutex",
 		old: "			s.handed(m)\n", new: "			_ = s\n",
 	},
 	{
-		name: "no turn after a loss", kind: "mutex", file: "runtime/grant.go",
+		name: "no turn after a loss", kind: "mutex",
 		old: "g.resource.Continue(g.resource)", new: "g.resource.Busy--",
 	},
 	{
-		name: "no turn for the next when one leaves", kind: "mutex", file: "runtime/resource.go",
+		name: "no turn for the next when one leaves", kind: "mutex",
 		old: "	case leading:\n		r.Prompt(r)\n", new: "	case leading:\n",
 	},
 	{
-		name: "lock without a time to live", kind: "mutex", file: "scripts/acquire.lua",
+		name: "lock without a time to live", kind: "mutex", script: "acquire.lua",
 		old: "    hold(lock, owner, lease)\n", new: "    redis.call('hset', lock, owner, 1)\n",
 	},
 	{
-		name: "a fixed lease is passed on", kind: "mutex", file: "runtime/internal/engine/terms.go",
+		name: "a fixed lease is passed on", kind: "mutex",
 		old: "	return wanted == t && t.Renew && ", new: "	return wanted.Fenced == t.Fenced && ",
 	},
 	{
-		name: "loss not told", kind: "mutex", file: "runtime/grantcore.go",
+		name: "loss not told", kind: "mutex",
 		old: "	for _, l := range leases {\n		l.end(cause)\n	}\n", new: "	for _, l := range leases {\n		_ = l\n	}\n",
 	},
 	{
-		name: "one more permit than there is", kind: "permits", file: "scripts/permit_acquire.lua",
+		name: "one more permit than there is", kind: "permits", script: "permit_acquire.lua",
 		old: "sum + want > free then", new: "sum + want > free + 1 then",
 	},
 	{
-		name: "expired permits never taken back", kind: "permits", file: "scripts/permit_acquire.lua",
+		name: "expired permits never taken back", kind: "permits", script: "permit_acquire.lua",
 		old: "if redis.call('zcount', KEYS[4], '-inf', digits(now)) > 0 then", new: "if now < 0 then",
 	},
 	{
-		name: "a request that comes twice counts twice", kind: "semaphore", file: "scripts/counting.lua",
+		name: "a request that comes twice counts twice", kind: "semaphore", script: "counting.lua",
 		old: "      return tonumber(result)\n", new: "      return nil\n",
 	},
 	{
-		name: "a latch opens one too early", kind: "latch", file: "scripts/latch_down.lua",
+		name: "a latch opens one too early", kind: "latch", script: "latch_down.lua",
 		old: "if left > 1 then", new: "if left > 2 then",
 	},
 	{
-		name: "a latch that counts down twice", kind: "latch", file: "scripts/latch_down.lua",
+		name: "a latch that counts down twice", kind: "latch", script: "latch_down.lua",
 		old: "incrby', KEYS[1], -1)", new: "incrby', KEYS[1], -2)",
 	},
 	{
-		name: "who gives up stays in the queue", kind: "fair", file: "scripts/fair_release.lua",
+		name: "who gives up stays in the queue", kind: "fair", script: "fair_release.lua",
 		old: "  quit(queue, times, notes, {owner}, {[owner] = wait}, now)\n", new: "",
 	},
 	{
-		name: "the head has the lock and stays in the queue", kind: "fair", file: "scripts/fair.lua",
+		name: "the head has the lock and stays in the queue", kind: "fair", script: "fair.lua",
 		old: "local function admit(queue, times, notes, owner, wait, now)\n  redis.call('lpop', queue)\n", new: "local function admit(queue, times, notes, owner, wait, now)\n",
 	},
 	{
-		name: "the head is not told", kind: "fair", file: "scripts/fair.lua",
+		name: "the head is not told", kind: "fair", script: "fair.lua",
 		old: "  say(publish, channel .. ':' .. head, '0')\n  if not wait or", new: "  if not wait or",
 	},
 	{
-		name: "a call takes a free lock past a thread of Redisson, the head of the queue", kind: "fair besides", file: "scripts/fair_acquire.lua",
+		name: "a call takes a free lock past a thread of Redisson, the head of the queue", kind: "fair besides", script: "fair_acquire.lua",
 		old: "  if ttl ~= -2 or head and head ~= owner then\n", new: "  if ttl ~= -2 or head and head ~= owner and string.sub(head, 15, 15) == '8' then\n",
 	},
 	{
-		name: "Redisson's threads are not told that it is their turn", kind: "fair besides", file: "scripts/fair.lua",
+		name: "Redisson's threads are not told that it is their turn", kind: "fair besides", script: "fair.lua",
 		old: "  say(publish, channel .. ':' .. head, '0')\n", new: "  if wait then\n    say(publish, channel .. ':' .. head, '0')\n  end\n",
 	},
 	{
-		name: "a reader reads beside a writer", kind: "rw", file: "scripts/rw_read.lua",
+		name: "a reader reads beside a writer", kind: "rw", script: "rw_read.lua",
 		old: "    if wait then\n", new: "    if wait and mode ~= 'write' then\n",
 	},
 	{
-		name: "one reader frees the lock of all", kind: "rw", file: "scripts/rw_read_release.lua",
+		name: "one reader frees the lock of all", kind: "rw", script: "rw_read_release.lua",
 		old: "if left > 0 then\n", new: "if left > 1e15 then\n",
 	},
 	{
-		name: "a refused MultiLock keeps what it has got", kind: "multi", file: "runtime/together.go",
+		name: "a refused MultiLock keeps what it has got", kind: "multi",
 		old: "	undo(ctx, behind)\n", new: "	_ = behind\n",
 	},
 	{
-		name: "who was turned away does not join again", kind: "multi", file: "runtime/together.go",
+		name: "who was turned away does not join again", kind: "multi",
 		old: "	if q.known {\n", new: "	if q.known && w == nil {\n",
 	},
 	{
-		name: "a waiter for a red lock never slows down", kind: "red", file: "runtime/internal/quorum/quorum.go",
+		name: "a waiter for a red lock never slows down", kind: "red",
 		old: "<<min(c.refusals, 8)", new: "<<min(c.refusals, 0)",
 	},
 	{
-		name: "Redisson's waiters are not told of a free lock", kind: "besides", file: "scripts/free.lua",
+		name: "Redisson's waiters are not told of a free lock", kind: "besides", script: "free.lua",
 		old: "      local reached = redis.pcall(publish, KEYS[3 * i], message) -- as in say.lua\n", new: "      local reached = 0\n",
 	},
 	{
-		name: "Redisson's waiters are not told that it is their turn", kind: "besides", file: "scripts/release.lua",
+		name: "Redisson's waiters are not told that it is their turn", kind: "besides", script: "release.lua",
 		old: "  say(publish, channel, message .. message)\n", new: "",
 	},
 	{
-		name: "a majority of two", kind: "red", file: "runtime/redlock.go",
+		name: "a majority of two", kind: "red",
 		old: "return len(m.parts)/2 + 1 }", new: "return len(m.parts) / 2 }",
 	},
 	{
-		name: "a subscription that a server of a cluster has ended counts as one", kind: "cluster mutex", file: "runtime/internal/transport/subscribe.go",
+		name: "a subscription that a server of a cluster has ended counts as one", kind: "cluster mutex",
 		old: "				sink.Dropped(s.Channel)\n", new: "",
 	},
 	{
-		name: "messages of a cluster go to the channel of no slot", kind: "cluster mutex", file: "scripts/handover.lua",
+		name: "messages of a cluster go to the channel of no slot", kind: "cluster mutex", script: "handover.lua",
 		old: "    channel = channel .. ':{' .. (string.match(here, '{([^}]+)}') or here) .. '}'\n", new: "    channel = channel .. ':{' .. here .. ':}'\n",
 	},
 	{
-		name: "a client that hears all servers of a cluster counts where it listens", kind: "cluster mutex", file: "scripts/handover.lua",
+		name: "a client that hears all servers of a cluster counts where it listens", kind: "cluster mutex", script: "handover.lua",
 		old: "  elseif ear == 'a' then\n", new: "  elseif ear == 'b' then\n",
 	},
 }

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,11 +27,11 @@ var (
 
 // A mutant is a fault in the runtime or in the scripts.
 type mutant struct {
-	name string
-	file string // below the root of the module
-	old  string // the original text, once
-	new  string // the text of the mutant
-	kind string // of lock that it is about, whose worlds are run
+	name   string
+	script string // the script that is changed; empty for the file below runtime that has the text
+	old    string // the original text, once
+	new    string // the text of the mutant
+	kind   string // of lock that it is about, whose worlds are run
 
 	strays bool // it breaks no promise that worlds look at, or not at once, but leaves the protocol: its trace is rejected
 }
@@ -46,24 +49,86 @@ type caught struct {
 // mostSeeds is within how many worlds a mutant is found.
 const mostSeeds = 300
 
-// TestMutantsApply shows that each mutant is one change of a file that is there.
+// TestMutantsApply shows that each mutant is one change of one file, wherever that is. If a name in its text has changed, the text of the
+// mutant has to change, too.
 func TestMutantsApply(t *testing.T) {
+	sources := sourcesOf(t, root(t))
+	names := map[string]bool{}
 	for _, m := range slices.Concat(allMutants, strayMutants) {
 		t.Run(m.name, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join(root(t), m.file))
+			_, err := m.file(sources)
 			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(text), m.old), "%s says this once:\n%s", m.file, m.old)
+			require.NotEqual(t, m.old, m.new)
 			require.NotNil(t, kindNamed(m.kind))
+			require.False(t, names[m.name], "no other mutant has this name")
+			names[m.name] = true
 		})
 	}
 	require.GreaterOrEqual(t, len(allMutants), 20)
 	require.GreaterOrEqual(t, len(strayMutants), 10)
 }
 
+// TestMutants_AreFoundAnywhere finds the file of a mutant by its text.
+func TestMutants_AreFoundAnywhere(t *testing.T) {
+	sources := map[string]string{"runtime/a.go": "x y", "runtime/internal/b/b.go": "y z", "scripts/c.lua": "z z w", "scripts/d.lua": "w"}
+	for _, tt := range []struct{ script, old, file, err string }{
+		{"", "x", "runtime/a.go", ""},
+		{"", "z", "runtime/internal/b/b.go", ""},
+		{"", "y", "", "2 times, and has to be there once: in runtime/a.go, runtime/internal/b/b.go"},
+		{"", "w", "", "0 times"},
+		{"c.lua", "w", "scripts/c.lua", ""},
+		{"c.lua", "z", "", "2 times"},
+		{"d.lua", "x", "", "0 times"},
+	} {
+		file, err := mutant{script: tt.script, old: tt.old}.file(sources)
+		require.Equal(t, tt.file, file)
+		if tt.err == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, tt.err)
+		}
+	}
+}
+
 func root(t *testing.T) string {
 	dir, err := filepath.Abs("../../..")
 	require.NoError(t, err)
 	return dir
+}
+
+// sourcesOf returns the text of each file of the runtime and of each script, by its path below the root of the module. Tests are left out.
+func sourcesOf(t *testing.T, root string) map[string]string {
+	sources := map[string]string{}
+	for _, dir := range []string{"runtime", "scripts"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") || filepath.Ext(path) != ".go" && filepath.Ext(path) != ".lua" {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			name, _ := filepath.Rel(root, path)
+			sources[filepath.ToSlash(name)] = string(text)
+			return err
+		}))
+	}
+	return sources
+}
+
+// file returns the file that has the original text of a mutant.
+func (m mutant) file(sources map[string]string) (string, error) {
+	var in []string
+	n := 0
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		if m.script == "" != strings.HasPrefix(name, "runtime/") || m.script != "" && path.Base(name) != m.script {
+			continue
+		}
+		if found := strings.Count(sources[name], m.old); found > 0 {
+			in, n = append(in, name), n+found
+		}
+	}
+	if n != 1 {
+		return "", fmt.Errorf("the original text is there %d times, and has to be there once: in %s\n%s", n, strings.Join(in, ", "), m.old)
+	}
+	return in[0], nil
 }
 
 // TestMutants shows that worlds find what is wrong: each mutant fails within 300 of them. Without -mutants it hunts one of them.
@@ -95,11 +160,11 @@ var firstSeed = regexp.MustCompile(`(?m)^seed (\d+): (.*)$`)
 // hunt builds this test with the mutant in place of the file, and runs worlds until one fails.
 func (m mutant) hunt(t *testing.T) caught {
 	dir := t.TempDir()
-	original := filepath.Join(root(t), m.file)
-	text, err := os.ReadFile(original)
+	sources := sourcesOf(t, root(t))
+	file, err := m.file(sources)
 	require.NoError(t, err)
-	changed := filepath.Join(dir, filepath.Base(m.file))
-	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(string(text), m.old, m.new, 1)), 0o644))
+	original, changed := filepath.Join(root(t), file), filepath.Join(dir, path.Base(file))
+	require.NoError(t, os.WriteFile(changed, []byte(strings.Replace(sources[file], m.old, m.new, 1)), 0o644))
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o644))
@@ -109,7 +174,7 @@ func (m mutant) hunt(t *testing.T) caught {
 
 	run := exec.Command(binary, "-test.run", "^TestWorlds$", "-test.timeout", "10m", "-kind", m.kind, "-first", "-seeds", strconv.Itoa(mostSeeds))
 	out, err = run.CombinedOutput()
-	c := caught{Name: m.name, File: m.file, Kind: m.kind}
+	c := caught{Name: m.name, File: file, Kind: m.kind}
 	switch found := firstSeed.FindSubmatch(out); {
 	case found != nil:
 		c.Seed, _ = strconv.Atoi(string(found[1]))
