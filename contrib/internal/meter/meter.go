@@ -60,6 +60,7 @@ type Meter struct {
 	mu    sync.Mutex // guards changes
 	names map[string]bool
 	locks atomic.Pointer[map[string][]*lock] // by name, one of each kind: Go finds a string in less time than a struct of two
+	early [128]atomic.Pointer[lock]          // by index of kind and name: the first one of each place, which is found without the map
 }
 
 // A lock has the series of one kind and name. A series is made at its first use.
@@ -181,12 +182,32 @@ func (m *Meter) ended(ctx context.Context, e *lockrt.EndEvent) {
 
 // lock returns the series of one kind and name.
 func (m *Meter) lock(kind lockrt.Kind, name string) *lock {
-	if l := ofKind((*m.locks.Load())[name], kind); l != nil {
+	if l := m.early[place(kind, name)].Load(); l != nil && l.of.Name == name && l.of.Kind == string(kind) {
 		return l
 	}
-	l, fresh := m.add(kind, strings.ToValidUTF8(name, "\uFFFD")) // metrics libraries refuse or drop other text
-	if fresh {
-		m.zero(l)
+	return m.find(kind, name)
+}
+
+// place returns the index in early of the locks of a kind and name. Names differ most often at their ends.
+func place(kind lockrt.Kind, name string) uint8 {
+	i := uint8(len(kind)) + 31*uint8(len(name))
+	if n := len(name); n > 1 {
+		i += 7*name[n-1] + 67*name[n-2]
+	}
+	return i % 128
+}
+
+// find is lock without early.
+func (m *Meter) find(kind lockrt.Kind, name string) *lock {
+	l := ofKind((*m.locks.Load())[name], kind)
+	if l == nil {
+		var fresh bool
+		if l, fresh = m.add(kind, strings.ToValidUTF8(name, "\uFFFD")); fresh { // metrics libraries refuse or drop other text
+			m.zero(l)
+		}
+	}
+	if l.of.Name == name {
+		m.early[place(kind, name)].CompareAndSwap(nil, l)
 	}
 	return l
 }
