@@ -2,13 +2,9 @@ package lockrt
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
-	"github.com/redis/rueidis"
-
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
@@ -17,17 +13,17 @@ import (
 // that the holder is unknown; no error matches both. An error of the context also matches its cause, and an error
 // of the network matches that of rueidis.
 var (
-	ErrNotAcquired = errors.New("not acquired")             // others have the lock
-	ErrUnavailable = errors.New("server unavailable")       // Redis does not answer; with its last error
-	ErrLost        = errors.New("lease lost")               // the lease ended without Unlock or Close
-	ErrReleased    = errors.New("lease released")           // the lease was unlocked
-	ErrClosed      = errors.New("client closed")            // by Close or Shutdown; Redis may have run the last request
-	ErrUpgrade     = errors.New("held for reading")         // the call asks to write under its own read lease, and would wait for itself
-	ErrWrongType   = errors.New("key holds something else") // the key is not a lock: a string, a list, ...
-	ErrDeleted     = errors.New("latch deleted")            // while a call waited for it
-	ErrDeadlock    = errors.New("deadlock")                 // the call was ended to break one; a [DeadlockError] names its calls
-	ErrReplicas    = transport.ErrReplicas                  // fewer replicas than [Options.Replicas] confirmed: the Client released the grant
-	ErrBadOption   = errors.New("unusable option")          // an option, a number or an argument; nothing was sent
+	ErrNotAcquired = failure.ErrNotAcquired // others have the lock
+	ErrUnavailable = failure.ErrUnavailable // Redis does not answer; with its last error
+	ErrLost        = failure.ErrLost        // the lease ended without Unlock or Close
+	ErrReleased    = failure.ErrReleased    // the lease was unlocked
+	ErrClosed      = failure.ErrClosed      // by Close or Shutdown; Redis may have run the last request
+	ErrUpgrade     = failure.ErrUpgrade     // the call asks to write under its own read lease, and would wait for itself
+	ErrWrongType   = failure.ErrWrongType   // the key is not a lock: a string, a list, ...
+	ErrDeleted     = failure.ErrDeleted     // while a call waited for it
+	ErrDeadlock    = failure.ErrDeadlock    // the call was ended to break one; a [DeadlockError] names its calls
+	ErrReplicas    = failure.ErrReplicas    // fewer replicas than [Options.Replicas] confirmed: the Client released the grant
+	ErrBadOption   = failure.ErrBadOption   // an option, a number or an argument; nothing was sent
 )
 
 // An Error is the error of a method:
@@ -78,13 +74,7 @@ func (e *KeyError) Error() string {
 func (e *KeyError) Unwrap() error { return e.Err }
 
 // ended returns the error of a context that is done.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if cause == nil || errors.Is(cause, err) {
-		return cmpOr(cause, err)
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
+func ended(ctx context.Context) error { return failure.Ended(ctx) }
 
 func cmpOr(a, b error) error {
 	if a != nil {
@@ -94,29 +84,10 @@ func cmpOr(a, b error) error {
 }
 
 // refused translates an answer of Redis into the error that callers test for.
-func refused(err error) error {
-	reply, ok := rueidis.IsRedisErr(err)
-	switch {
-	case !ok:
-		return err
-	case strings.Contains(reply.Error(), "WRONGTYPE"):
-		return fmt.Errorf("%w: %w", ErrWrongType, err)
-	case transport.Denied(err):
-		return fmt.Errorf("a permission is missing, which ACL LOG on the server names: %w", err)
-	}
-	return err
-}
-
-// lasting are the errors of the client itself that the next call would get again.
-var lasting = []error{ErrBadOption, ErrClosed, ErrUpgrade, ErrDeleted}
+func refused(err error) error { return transport.Refused(err) }
 
 // passing reports whether err goes away by itself, so that a waiting call may wait for that too.
-func passing(err error) bool {
-	if _, ok := transport.Replied(err); !ok && slices.ContainsFunc(lasting, func(target error) bool { return errors.Is(err, target) }) {
-		return false
-	}
-	return transport.Passing(err)
-}
+func passing(err error) bool { return transport.Passing(err) }
 
 // sendsAgain returns how often a call that does not wait sends a request again at once that failed with err: once to
 // learn its outcome, and once for each connection to a server that may have been cut while it was idle: the connection

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -146,7 +147,7 @@ func (t *leaseCore) end(cause error) {
 }
 
 // lost returns the error of a lease that was lost because of cause.
-func lost(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
+func lost(cause error) error { return failure.Lost(cause) }
 
 // ended returns why t ended, or nil.
 func (t *leaseCore) ended() error {

@@ -9,13 +9,12 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // The errors of requests that have no answer.
 var (
-	// ErrReplicas is the error of a grant that too few replicas have confirmed.
-	ErrReplicas = errors.New("not confirmed by replicas")
 	// ErrNoAnswer is the error of a request that took longer than its connection allows.
 	ErrNoAnswer = errors.New("no answer for as long as the connection waits for one")
 
@@ -44,6 +43,20 @@ func denied(text string) bool {
 // transient are the first words of the errors of a server that go away by themselves.
 var transient = []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM"}
 
+// Refused returns the error of a server, or any other, as the one that callers test for.
+func Refused(err error) error {
+	reply, ok := rueidis.IsRedisErr(err)
+	switch {
+	case !ok:
+		return err
+	case strings.Contains(reply.Error(), "WRONGTYPE"):
+		return fmt.Errorf("%w: %w", failure.ErrWrongType, err)
+	case Denied(err):
+		return fmt.Errorf("a permission is missing, which ACL LOG on the server names: %w", err)
+	}
+	return err
+}
+
 // Passing reports whether an error goes away by itself, so that a call that waits may wait for that too: a connection broke;
 // or a server starts, fails over, lacks replicas, cannot write to its disk, is out of memory, runs a long script of somebody
 // else, or has its scripts flushed all the time.
@@ -53,7 +66,7 @@ func Passing(err error) bool {
 	}
 	reply, ok := Replied(err)
 	if !ok {
-		return !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, protocol.ErrOutdated)
+		return !failure.Lasting(err) && !errors.Is(err, rueidis.ErrClosing) && !errors.Is(err, protocol.ErrOutdated)
 	}
 	text := reply.Error()
 	for _, kind := range transient {
@@ -103,7 +116,7 @@ func Cut(err error) bool {
 }
 
 // Unconfirmed reports whether Redis has granted what is released, for want of replicas.
-func Unconfirmed(err error) bool { return errors.Is(err, ErrReplicas) }
+func Unconfirmed(err error) bool { return errors.Is(err, failure.ErrReplicas) }
 
 // moving reports whether some of the keys of a command are on their way to another server.
 func moving(err error) bool {
@@ -129,10 +142,10 @@ type replicaError struct {
 
 func (e *replicaError) Error() string {
 	if e.err != nil {
-		return fmt.Sprintf("%v: %v", ErrReplicas, e.err)
+		return fmt.Sprintf("%v: %v", failure.ErrReplicas, e.err)
 	}
-	return fmt.Sprintf("%v: %d of %d did so within %v", ErrReplicas, e.got, e.want, replicaWait)
+	return fmt.Sprintf("%v: %d of %d did so within %v", failure.ErrReplicas, e.got, e.want, replicaWait)
 }
 
-func (e *replicaError) Is(target error) bool { return target == ErrReplicas }
+func (e *replicaError) Is(target error) bool { return target == failure.ErrReplicas }
 func (e *replicaError) Unwrap() error        { return e.err }

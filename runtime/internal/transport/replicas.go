@@ -34,7 +34,7 @@ func (t *Transport) acquire(cmd protocol.Command) (reply rueidis.RedisResult, sh
 }
 
 // RunGrant is [Transport.Run] for a command that grants something if grants says so of the first number of its reply.
-// The reply has an error that matches [ErrReplicas] if too few replicas have confirmed the grant. grants is nil for a
+// The reply has an error that matches [failure.ErrReplicas] if too few replicas have confirmed the grant. grants is nil for a
 // command that cannot grant any more.
 func (t *Transport) RunGrant(cmd protocol.Command, grants func(first int64) bool) Reply {
 	if grants == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
@@ -330,7 +331,7 @@ func TestRunGrant(t *testing.T) {
 		return lock.Write(lock.Field(n, true), protocol.Stay{}, 0, time.Minute)
 	}
 	_, err := net.RunGrant(read(1), grants).Int()
-	require.ErrorIs(t, err, ErrReplicas)
+	require.ErrorIs(t, err, failure.ErrReplicas)
 	require.False(t, Unknown(err), "it was granted")
 	refused, err := net.RunGrant(write(2), grants).Ints()
 	require.NoError(t, err)
