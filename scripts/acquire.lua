@@ -56,13 +56,13 @@ local function acquire(lock, waiting, counter, lease, place, line, tokens, keep)
   if ttl == -2 then
     hold(lock, owner, lease)
   else
-    redis.call('hset', lock, owner, 1)
+    redis.call('hset', lock, owner, '1')
     if ttl < tonumber(lease) then
       redis.call('pexpire', lock, lease)
     end
   end
   if line == '2' then
-    redis.call('lrem', waiting, 1, place)
+    redis.call('lrem', waiting, '1', place)
   end
   return -2, token
 end

@@ -42,7 +42,7 @@ end
 -- its time.
 local function evict(queue, times, notes, now)
   while true do
-    local head = redis.call('lindex', queue, 0)
+    local head = redis.call('lindex', queue, '0')
     local time = head and tonumber(redis.call('zscore', times, head) or nil)
     if not time or time > now then
       return head, time
@@ -63,7 +63,7 @@ end
 
 -- forward brings the times of all waiters forward by ms milliseconds, the duration of the places that are gone.
 local function forward(times, ms, now)
-  local all = redis.call('zrange', times, 0, -1, 'withscores')
+  local all = redis.call('zrange', times, '0', '-1', 'withscores')
   local later = {}
   for i = 1, #all, 2 do
     later[#later + 1] = string.format('%.0f', earlier(tonumber(all[i + 1]), ms, now))
@@ -90,7 +90,7 @@ end
 local function quit(queue, times, notes, owners, waits, now)
   local gone, left = 0, #owners
   while left > 0 do
-    local head = redis.call('lindex', queue, 0)
+    local head = redis.call('lindex', queue, '0')
     if not (head and waits[head]) then
       break
     end
@@ -106,9 +106,9 @@ local function quit(queue, times, notes, owners, waits, now)
     forget(queue, notes)
     return
   end
-  for _, owner in ipairs(redis.call('lrange', queue, 0, -1)) do
+  for _, owner in ipairs(redis.call('lrange', queue, '0', '-1')) do
     if waits[owner] then
-      redis.call('lrem', queue, 1, owner)
+      redis.call('lrem', queue, '1', owner)
       gone = gone + waits[owner]
     elseif gone > 0 then
       local time = tonumber(redis.call('zscore', times, owner) or nil)
@@ -134,7 +134,7 @@ local function expel(queue, times, notes, asker, now)
     return
   end
   local owners, waits = {}, {}
-  for _, owner in ipairs(redis.call('lrange', queue, 0, 4095)) do
+  for _, owner in ipairs(redis.call('lrange', queue, '0', '4095')) do
     if string.sub(owner, 1, 36) == process then
       owners[#owners + 1] = owner
       waits[owner] = tonumber(string.match(redis.call('hget', notes, owner) or '', '^%d+')) or 0
@@ -151,7 +151,7 @@ end
 local function followers(queue, notes, head, note)
   local process, numbers = string.sub(head, 1, 37), {}
   local function follows(owner) return owner and string.sub(owner, 1, 37) == process end
-  if follows(redis.call('lindex', queue, 1)) then
+  if follows(redis.call('lindex', queue, '1')) then
     for i, owner in ipairs(redis.call('lrange', queue, 1, most - 1)) do
       if not follows(owner) or redis.call('hget', notes, owner) ~= note then
         break

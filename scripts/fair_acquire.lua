@@ -52,7 +52,7 @@ else
     if ARGV[3] ~= '0' then
       local last = now + math.max(ttl, 0)
       if not place then
-        local tail = redis.call('lindex', queue, -1)
+        local tail = redis.call('lindex', queue, '-1')
         local before = tail and redis.call('zscore', times, tail)
         place = redis.call('rpush', queue, owner) - 1
         redis.call('zadd', times, (tonumber(before or nil) or last) + wait, owner)
@@ -99,7 +99,7 @@ if ARGV[8] ~= '0' then
   end
 end
 if mine then
-  redis.call('hset', lock, owner, 1)
+  redis.call('hset', lock, owner, '1')
   if ttl < tonumber(ARGV[1]) then
     redis.call('pexpire', lock, ARGV[1])
   end

@@ -17,7 +17,9 @@
 --
 -- Twice: the second run finds a lock that is not the owner's and changes nothing. HDEL and PUBLISH are among the
 -- commands that Redis permits when it is out of memory.
-local message, publish, too = ARGV[1], ARGV[2]
+-- Lua finds local names sooner than global ones.
+local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
+local message, publish, n, too = ARGV[1], ARGV[2], #KEYS / 3
 if publish == 'both' then
   publish, too = 'publish', 'spublish'
 end
@@ -33,27 +35,27 @@ end
 
 -- Usually no process waits for them. So the script asks once for several locks, and for each only if there is a wait
 -- queue.
-local nobody = #KEYS > 3
+local nobody = n > 1
 if nobody then
-  local lists = {}
-  for i = 1, #KEYS / 3 do
+  local lists = {false, false, false, false, false, false, false, false} -- so that the table need not grow so often
+  for i = 1, n do
     lists[i] = KEYS[3 * i - 1]
   end
-  nobody = redis.call('exists', unpack(lists)) == 0
+  nobody = call('exists', unpack(lists, 1, n)) == 0
 end
 
 local replies
-for i = 1, #KEYS / 3 do
-  local lock, what, heard = KEYS[3 * i - 2], 3, 0
-  if nobody or redis.call('exists', KEYS[3 * i - 1]) == 0 then
-    what = redis.pcall('hdel', lock, ARGV[i + 2])
+for i = 1, n do
+  local channel, what, heard = KEYS[3 * i], 3, 0
+  if nobody or call('exists', KEYS[3 * i - 1]) == 0 then
+    what = pcall('hdel', KEYS[3 * i - 2], ARGV[i + 2])
     if what == 1 then
       if too then
-        heard = listening(too, KEYS[3 * i], redis.pcall(too, KEYS[3 * i], message))
+        heard = listening(too, channel, pcall(too, channel, message))
       end
-      local reached = redis.pcall(publish, KEYS[3 * i], message) -- as in say.lua
+      local reached = pcall(publish, channel, message) -- as in say.lua
       if reached ~= 0 then
-        heard = heard + listening(publish, KEYS[3 * i], reached)
+        heard = heard + listening(publish, channel, reached)
       end
       what = 0
     elseif what == 0 or string.find(what.err, 'WRONGTYPE') then

@@ -71,7 +71,7 @@ end
 
 -- hold grants a free lock to an owner for ms milliseconds. If it fails, the lock is free.
 local function hold(lock, owner, ms)
-  redis.call('hset', lock, owner, 1)
+  redis.call('hset', lock, owner, '1')
   expire(lock, ms, 'hdel', lock, owner)
 end
 
@@ -125,10 +125,10 @@ end
 -- ask in ms milliseconds, in case the first is dead. Processes that do not listen leave the queue.
 local function tell_look(waiting, ms, start)
   local what = start and 'soon' or 'look'
-  local place = redis.call('lindex', waiting, 0)
+  local place = redis.call('lindex', waiting, '0')
   while place and tell(what, place, start) == 0 do
     redis.call('lpop', waiting)
-    place = redis.call('lindex', waiting, 0)
+    place = redis.call('lindex', waiting, '0')
   end
   if place then
     tell_soon(waiting, 1, ms)
@@ -145,7 +145,7 @@ local function stand(waiting, place, ttl)
   end
   local keep = math.max(ttl, 0) + 60000
   if length == 1 then
-    expire(waiting, keep, 'lrem', waiting, 1, place)
+    expire(waiting, keep, 'lrem', waiting, '1', place)
   elseif redis.call('pttl', waiting) < keep then
     redis.call('pexpire', waiting, keep)
   end
@@ -175,7 +175,7 @@ local function next_owner(lock, waiting, counter, claim, last, now, first)
       tell('look', place)
       error(err, 0)
     end
-    local second = redis.call('lindex', waiting, 0)
+    local second = redis.call('lindex', waiting, '0')
     if tell('granted', place, string.format('%s%06d %d %.0f', now[1], now[2], second and 1 or 0, token)) > 0 then
       if second and tell('soon', second, claim) == 0 then
         tell_soon(waiting, 1, claim)

@@ -22,7 +22,7 @@ end
 redis.call('pexpire', KEYS[3], ARGV[3]) -- or fail, before anything is changed: see note
 local deleted = redis.call('del', KEYS[1])
 if deleted == 1 then
-  redis.call('set', KEYS[4], 1, 'PX', ARGV[3])
+  redis.call('set', KEYS[4], '1', 'PX', ARGV[3])
   say(ARGV[5], KEYS[2], ARGV[4])
 end
 note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], deleted, true)

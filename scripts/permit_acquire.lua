@@ -36,7 +36,7 @@ if redis.call('zcount', KEYS[4], '-inf', digits(now)) > 0 then
   free = count(KEYS[1])
 end
 -- Before anything is taken, since it may not be permitted.
-local first = tonumber(redis.call('zrange', KEYS[4], 0, 0, 'withscores')[2])
+local first = tonumber(redis.call('zrange', KEYS[4], '0', '0', 'withscores')[2])
 if not free and ARGV[5] ~= '0' and #ARGV > 6 then
   redis.call('set', KEYS[1], ARGV[5])
   free = tonumber(ARGV[5])

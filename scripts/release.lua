@@ -55,7 +55,7 @@ end
 -- pass handles a lock that was just freed.
 local function pass(lock, waiting, channel, counter, again, lease, start, now)
   if again ~= '' and redis.call('rpush', waiting, again) == 1 then
-    expire(waiting, 60000, 'lrem', waiting, 1, again)
+    expire(waiting, 60000, 'lrem', waiting, '1', again)
   end
   if start == '0' or redis.call('exists', waiting) == 0 or listening(publish, channel) == 0 then
     local place = next_owner(lock, waiting, counter, claim, again, now, first)
@@ -91,8 +91,8 @@ local function release(lock, waiting, channel, counter, place, again, lease, sta
     return removed
   end
   if removed ~= 1 then
-    local first = redis.pcall('lindex', waiting, 0)
-    local stood = redis.pcall('lrem', waiting, 1, place) == 1
+    local first = redis.pcall('lindex', waiting, '0')
+    local stood = redis.pcall('lrem', waiting, '1', place) == 1
     -- The first in the queue listens for all others: one process has to. And an owner whose lock somebody deleted is
     -- the first to know that it is free.
     if stood and first == place or type(first) == 'string' and redis.call('exists', lock) == 0 then

@@ -84,7 +84,7 @@ local function line_up(line, place, ms)
     else
       at = redis.call('rpush', line, place) - 1
       if at == 0 then
-        expire(line, ms, 'lrem', line, 0, place)
+        expire(line, ms, 'lrem', line, '0', place)
         return 0
       end
     end
@@ -95,7 +95,7 @@ end
 
 -- out removes an owner from a queue and reports whether it was there.
 local function out(line, owner)
-  return redis.call('lrem', line, 0, owner) + redis.call('lrem', line, 0, owner .. '+') > 0
+  return redis.call('lrem', line, '0', owner) + redis.call('lrem', line, '0', owner .. '+') > 0
 end
 
 -- turn_of returns the side of the turn, the last side, the called places, and for how many milliseconds the turn
@@ -150,7 +150,7 @@ end
 -- asker is one of them.
 local function call_readers(readers, turn, asker)
   local called, ms, mine = {}, 0, false
-  for _, place in ipairs(redis.call('lrange', readers, 0, -1)) do
+  for _, place in ipairs(redis.call('lrange', readers, '0', '-1')) do
     local owner = string.gsub(place, '%+$', '')
     local its = owner ~= asker and call(place)
     if its then

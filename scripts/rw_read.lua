@@ -33,13 +33,13 @@ if not (mode and redis.call('hexists', KEYS[1], ARGV[2]) == 1) then
   end
 end
 if mode then
-  redis.call('hset', KEYS[1], ARGV[2], 1)
+  redis.call('hset', KEYS[1], ARGV[2], '1')
 else
-  redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], 1)
+  redis.call('hset', KEYS[1], 'mode', 'read', ARGV[2], '1')
   expire(KEYS[1], ARGV[1], 'del', KEYS[1])
 end
 if redis.call('pttl', KEYS[2]) < tonumber(ARGV[1]) then
-  redis.call('set', KEYS[2], 1, 'px', ARGV[1])
+  redis.call('set', KEYS[2], '1', 'px', ARGV[1])
 end
 if mode and ttl < tonumber(ARGV[1]) then
   redis.call('pexpire', KEYS[1], ARGV[1])

@@ -23,7 +23,7 @@ for i = 1, #KEYS / 2 do
   if held == 1 then
     local lease = tonumber(ARGV[2 * i])
     if redis.call('pttl', KEYS[2 * i]) < lease and redis.call('pexpire', KEYS[2 * i], lease) == 0 then
-      redis.call('set', KEYS[2 * i], 1, 'px', lease)
+      redis.call('set', KEYS[2 * i], '1', 'px', lease)
     end
     if redis.call('pttl', KEYS[2 * i - 1]) < lease then
       redis.call('pexpire', KEYS[2 * i - 1], lease)

@@ -41,7 +41,7 @@ if ARGV[5] ~= '0' then
     return bad
   end
 end
-redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], 1)
+redis.call('hset', KEYS[1], 'mode', 'write', ARGV[2], '1')
 if ttl == -2 then
   expire(KEYS[1], ARGV[1], 'del', KEYS[1])
 elseif ttl < tonumber(ARGV[1]) then

@@ -28,26 +28,30 @@ local function taken(lock, owner, lease)
   return redis.call('pttl', lock), foreign, tonumber(now[1]), tonumber(now[2])
 end
 
+-- Lua finds local names sooner than global ones.
+local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
+
 -- Several locks are usually free. So the script asks once for all of them, and for each only if they are not; or if a
 -- lock is named twice, and so is not free any more the second time.
 local free = #KEYS > 1
 if free then
   local seen = {}
-  for i, lock in ipairs(KEYS) do
+  for i = 1, #KEYS do
+    local lock = KEYS[i]
     free = free and not seen[lock]
     seen[lock] = i
   end
-  free = free and redis.call('exists', unpack(KEYS)) == 0
+  free = free and call('exists', unpack(KEYS)) == 0
 end
 
 local replies
-for i, lock in ipairs(KEYS) do
-  local owner, lease = ARGV[2 * i - 1], ARGV[2 * i]
-  if free or redis.call('exists', lock) == 0 then
-    redis.call('hset', lock, owner, 1)
-    local set = redis.pcall('pexpire', lock, lease)
-    if type(set) == 'table' then -- without the permission the lock would never expire
-      redis.pcall('hdel', lock, owner)
+for i = 1, #KEYS do
+  local lock, owner, lease = KEYS[i], ARGV[2 * i - 1], ARGV[2 * i]
+  if free or call('exists', lock) == 0 then
+    call('hset', lock, owner, '1')
+    local set = pcall('pexpire', lock, lease)
+    if set ~= 1 then -- without the permission the lock would never expire
+      pcall('hdel', lock, owner)
       return set
     end
     if replies then

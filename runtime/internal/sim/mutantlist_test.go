@@ -36,7 +36,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "free without owner", kind: "mutex", script: "free.lua",
-		old: "    what = redis.pcall('hdel', lock, ARGV[i + 2])\n", new: "    what = redis.pcall('del', lock)\n",
+		old: "    what = pcall('hdel', KEYS[3 * i - 2], ARGV[i + 2])\n", new: "    what = pcall('del', KEYS[3 * i - 2])\n",
 	},
 	{
 		name: "taken without a look", kind: "mutex", script: "acquire.lua",
@@ -48,7 +48,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "line not cleaned", kind: "mutex", script: "release.lua",
-		old: "    local stood = redis.pcall('lrem', waiting, 1, place) == 1\n", new: "    local stood = false\n",
+		old: "    local stood = redis.pcall('lrem', waiting, '1', place) == 1\n", new: "    local stood = false\n",
 	},
 	{
 		name: "hand-over to the deaf", kind: "mutex", script: "handover.lua",
@@ -140,7 +140,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "Redisson's waiters are not told of a free lock", kind: "besides", script: "free.lua",
-		old: "      local reached = redis.pcall(publish, KEYS[3 * i], message) -- as in say.lua\n", new: "      local reached = 0\n",
+		old: "      local reached = pcall(publish, channel, message) -- as in say.lua\n", new: "      local reached = 0\n",
 	},
 	{
 		name: "Redisson's waiters are not told that it is their turn", kind: "besides", script: "release.lua",
