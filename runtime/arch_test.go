@@ -49,7 +49,7 @@ var borders = []border{
 		why: "users link it into every service"},
 	{of: "runtime/gen", not: []string{anything}, but: []string{module + "/runtime", module + "/scripts", redisClient, "golang.org/x/sys"},
 		why: "it is linked with the runtime, and needs nothing more"},
-	{of: "runtime/internal/...", except: []string{"runtime/internal/late", "runtime/internal/transport", "runtime/internal/sizes", "runtime/internal/trace/tracetest"}, not: []string{anything}, but: []string{module + "/runtime/internal", module + "/scripts"},
+	{of: "runtime/internal/...", except: []string{"runtime/internal/late", "runtime/internal/transport", "runtime/internal/sizes", "runtime/internal/trace/tracetest"}, not: []string{anything}, but: []string{module + "/runtime/internal", module + "/runtime/observe", module + "/scripts"},
 		why: "its tests run in virtual time, without Redis", optional: true},
 	{of: "runtime/internal/engine", not: []string{anything}, but: []string{module + "/runtime/internal/engine", module + "/runtime/internal/monotonic", module + "/runtime/internal/trace", module + "/runtime/internal/watchdog"},
 		why: "it waits and decides, and knows neither Redis nor what is sent there"},

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/hooks"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
@@ -51,7 +52,7 @@ type Client struct {
 	holderTraces                 holderTraces
 	unheard                      sync.Once // logs that the client may not answer them
 	counts                       counts
-	reporter                     reporter
+	reports                      hooks.Queue // of what must not wait for a hook
 	resources                    registry[*resource]
 	rws                          registry[*rwResource]
 	fairs                        registry[*fairResource]
@@ -126,7 +127,7 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 		spread:  spread,
 		stopped: make(chan struct{}),
 	}
-	c.opts.Hooks = c.guarded(opts.Hooks)
+	c.opts.Hooks = hooks.Guard(opts.Hooks, opts.Logger)
 	c.resources, c.rws, c.fairs = newRegistry(c, newResource), newRegistry(c, newRWResource), newRegistry(c, newFairResource)
 	for _, kind := range counted {
 		*c.countersOf(kind) = newRegistry(c, func(c *Client, key string) *counter { return newCounter(c, kind, key) })
@@ -144,8 +145,8 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	c.reviews = c.net.Reviewer(c.wire.Acquires())
 	c.frees, c.releases = c.net.Batcher(c.wire.Frees(), false), c.net.Batcher(c.wire.Releases(), false)
 	c.withdrawals.Init(c.spawn, c.stopped)
-	c.reporter.c, c.deadlocks.c, c.holderTraces.c = c, c, c
-	c.observed = observing(&opts.Hooks)
+	c.reports.Spawn, c.deadlocks.c, c.holderTraces.c = c.spawn, c, c
+	c.observed = hooks.Observing(&opts.Hooks)
 	c.watchdog = watchdog.New(c.renew, c.net.RenewBatch, c.renewed)
 	if c.traced = trace.Present(); c.traced != nil {
 		c.watchdog.Trace(c.tracesRenewal)

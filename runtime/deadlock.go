@@ -390,7 +390,7 @@ func (d *deadlocks) Found(number uint64, circle deadlock.Circle) {
 	e.Deadlock, e.Broken = found, ended
 	d.c.opts.Logger.WarnContext(ctx, "lockgen: a deadlock", "kind", e.Kind, "key", e.Key, "name", e.Name, "circle", found.String(), "broken", ended)
 	if hook := d.c.opts.Hooks.Deadlock; hook != nil {
-		d.c.reporter.later(func() { hook(ctx, e) }, false)
+		d.c.reports.Later(func() { hook(ctx, e) }, false)
 	}
 }
 

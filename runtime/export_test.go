@@ -112,9 +112,6 @@ func Asks(ctx context.Context, c *Client, send func() error) error { return with
 // RestSoon has c close connections soon that nothing uses, but the two that it has at rest. Call it before its first request.
 func RestSoon(c *Client) { c.net.Rest(500*time.Millisecond, 500*time.Millisecond) }
 
-// HooksOf returns the hooks as the client calls them.
-func HooksOf(c *Client) Hooks { return c.opts.Hooks }
-
 // AtEnd has f called by who ends a lease of c that is made from now on, before anybody else can have the key.
 func AtEnd(c *Client, f func(key string)) { c.atEnd = f }
 

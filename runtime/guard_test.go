@@ -23,36 +23,6 @@ func panicking() lockrt.Hooks {
 	return h
 }
 
-// Each hook that panics is logged by its name, and returns what it was given.
-func TestHooks_PanicsAreLogged(t *testing.T) {
-	t.Parallel()
-	log := &logbook{lines: make(chan string, 1000)}
-	c := newClient(t, lockrt.Options{Hooks: panicking(), Logger: slog.New(slog.NewTextHandler(log, nil))})
-	hooks := reflect.ValueOf(lockrt.HooksOf(c))
-	type key struct{}
-	ctx := context.WithValue(t.Context(), key{}, 1)
-	for i := range hooks.NumField() {
-		name, hook := hooks.Type().Field(i).Name, hooks.Field(i)
-		args := []reflect.Value{reflect.ValueOf(ctx)}
-		if hook.Type().NumIn() == 2 {
-			args = append(args, reflect.Zero(hook.Type().In(1)))
-		}
-		results := hook.Call(args)
-		line := receive(t, log.lines, "the line about "+name)
-		require.Contains(t, line, "level=ERROR")
-		require.Contains(t, line, "hook="+name+" ")
-		require.Contains(t, line, "out of order")
-		require.Contains(t, line, "guard_test.go", "where it panicked")
-		if len(results) == 1 && name != "TraceParent" {
-			require.Equal(t, ctx, results[0].Interface())
-		}
-	}
-	none := reflect.ValueOf(lockrt.HooksOf(newClient(t, lockrt.Options{})))
-	for i := range none.NumField() {
-		require.True(t, none.Field(i).IsNil(), "a client without hooks calls none")
-	}
-}
-
 // While all hooks panic, calls lock, wait, hand over, renew and lose as without hooks, and leave nothing behind.
 func TestHooks_ThatPanicCostNoLock(t *testing.T) {
 	t.Parallel()

@@ -2,16 +2,10 @@ package lockrt
 
 import (
 	"context"
-	"sync"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
-
-// observing reports whether there is a hook for calls or for leases.
-func observing(h *Hooks) bool {
-	return h.AcquireStart != nil || h.Waiting != nil || h.AcquireEnd != nil || h.Acquired != nil || h.Renewed != nil || h.Ended != nil
-}
 
 // A way is how a lease came to its caller.
 type way uint8
@@ -62,50 +56,7 @@ func (t *leaseCore) report() {
 // reportLater makes another goroutine report the end of t.
 func (t *leaseCore) reportLater() {
 	if t.progress.Load() == leaseHad {
-		t.client.reporter.later(t.report, false)
-	}
-}
-
-// mostReports is the number of waiting events from which on renewals are omitted.
-const mostReports = 10_000
-
-// A reporter calls hooks one after the other, for callers that must not wait for them.
-type reporter struct {
-	c *Client
-
-	mu      sync.Mutex // guards the rest
-	queue   []func()
-	running bool
-}
-
-// later calls report soon. It omits an optional report when too many wait.
-func (r *reporter) later(report func(), optional bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if optional && len(r.queue) >= mostReports {
-		return
-	}
-	r.queue = append(r.queue, report)
-	if !r.running {
-		r.running = true
-		r.c.spawn(r.run)
-	}
-}
-
-func (r *reporter) run() {
-	for {
-		r.mu.Lock()
-		queue := r.queue
-		r.queue = nil
-		if len(queue) == 0 {
-			r.running = false
-			r.mu.Unlock()
-			return
-		}
-		r.mu.Unlock()
-		for _, report := range queue {
-			report()
-		}
+		t.client.reports.Later(t.report, false)
 	}
 }
 
@@ -155,7 +106,7 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 		return // it has ended meanwhile
 	}
 	e := RenewEvent{Kind: Kind(l.Kind()), Name: l.Kind(), Key: l.Key(), Until: l.Until(), Err: err}
-	c.reporter.later(func() {
+	c.reports.Later(func() {
 		ctx := context.Background()
 		if whole := of.whole(); whole != nil && whole.progress.Load() != leaseUnknown {
 			if err != nil && whole.progress.Load() == leaseReported {
