@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/require"
 )
 
 // A part is what a call takes, or releases, in the model.
@@ -24,6 +26,9 @@ type taken struct {
 	used  int
 	token int64 // the largest that was given
 }
+
+// never is the end of what may happen at any time, or not at all.
+const never = 1 << 62
 
 // modelOf returns the model of a key with so much room, and with tokens that rise.
 func modelOf(room int) porcupine.Model {
@@ -61,7 +66,6 @@ func modelOf(room int) porcupine.Model {
 // call began, and if releasing failed, or its process died, at any time after or never. A call that failed explains
 // nothing.
 func (v *watch) explain() {
-	const never = 1 << 62
 	v.mu.Lock()
 	histories := map[string][]porcupine.Operation{}
 	for _, c := range v.calls {
@@ -105,7 +109,90 @@ func (v *watch) explain() {
 			v.w.fail("porcupine: no order explains what was granted of %q", key)
 		}
 	}
+	latches := 0
+	for i := range v.w.latches {
+		l := &v.w.latches[i]
+		l.mu.Lock()
+		history := l.history
+		l.mu.Unlock()
+		if len(history) == 0 {
+			continue
+		}
+		latches++
+		if porcupine.CheckOperationsTimeout(latchModel, history, time.Hour) != porcupine.Ok {
+			v.w.fail("porcupine: no order explains what became of latch %d", i)
+		}
+	}
 	v.w.mu.Lock()
-	v.w.count("histories explained", len(histories))
+	v.w.count("histories explained", len(histories)+latches)
 	v.w.mu.Unlock()
+}
+
+// A latchStep is a call of a latch in the model: it sets the count, or counts down, or waits, and returned with success.
+type latchStep struct {
+	start   int // the count that it sets; else 0
+	started bool
+	down    bool
+	left    int
+	unknown bool // the call has failed: it may have had its effect, at any time since it began
+}
+
+// latchModel is a latch, whose state is its count.
+var latchModel = porcupine.Model{
+	Init: func() any { return 0 },
+	Step: func(before, input, _ any) (bool, any) {
+		count, in := before.(int), input.(latchStep)
+		switch {
+		case in.start > 0 && count == 0:
+			return in.started || in.unknown, in.start
+		case in.start > 0:
+			return !in.started, count
+		case in.down:
+			left := max(0, count-1)
+			return in.unknown || in.left == left, left
+		}
+		return count == 0, count
+	},
+}
+
+// did adds a call of a goroutine, which has returned, to the history of a latch.
+func (l *latched) did(g *worker, in latchStep, began time.Duration) {
+	ended := int64(g.p.w.watch.now())
+	if in.unknown {
+		ended = never
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.history = append(l.history, porcupine.Operation{ClientId: g.p.id*10 + g.id, Input: in, Call: int64(began), Return: ended})
+}
+
+// TestHistory_Latch has the model explain histories of a latch, and explain none that cannot be.
+func TestHistory_Latch(t *testing.T) {
+	start, none := latchStep{start: 2, started: true}, latchStep{start: 2}
+	down := func(left int) latchStep { return latchStep{down: true, left: left} }
+	wait := latchStep{}
+	for name, tt := range map[string]struct {
+		want  porcupine.CheckResult
+		steps []latchStep // one after the other; those without an outcome end never
+	}{
+		"open":                  {porcupine.Ok, []latchStep{start, none, down(1), down(0), wait}},
+		"never started":         {porcupine.Ok, []latchStep{down(0), wait}},
+		"an unknown outcome":    {porcupine.Ok, []latchStep{start, {down: true, unknown: true}, down(0), wait}},
+		"or without effect":     {porcupine.Ok, []latchStep{start, {down: true, unknown: true}, down(1), down(0), wait}},
+		"started twice":         {porcupine.Illegal, []latchStep{start, start}},
+		"open too early":        {porcupine.Illegal, []latchStep{start, down(1), wait}},
+		"one counts twice":      {porcupine.Illegal, []latchStep{start, down(0)}},
+		"one does not count":    {porcupine.Illegal, []latchStep{start, down(1), down(1)}},
+		"an unknown one is two": {porcupine.Illegal, []latchStep{{start: 3, started: true}, {down: true, unknown: true}, down(0)}},
+	} {
+		var history []porcupine.Operation
+		for i, step := range tt.steps {
+			op := porcupine.Operation{ClientId: i, Input: step, Call: int64(2 * i), Return: int64(2*i + 1)}
+			if step.unknown {
+				op.Return = never
+			}
+			history = append(history, op)
+		}
+		require.Equal(t, tt.want, porcupine.CheckOperationsTimeout(latchModel, history, time.Minute), name)
+	}
 }

@@ -6,8 +6,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/anishathalye/porcupine"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
@@ -182,7 +185,10 @@ var latch = &kind{name: "latch", servers: 1, room: 1, together: true, round: fun
 	n := g.latches
 	l := g.p.cs[0].CountDownLatch(fmt.Sprintf("latch%d", n))
 	what := fmt.Sprintf("latch %d (process %d, goroutine %d)", n, g.p.id, g.id)
-	if _, err := l.SetCount(g.p.ctx, int(all)); err != nil { // all of them do: one of them starts it
+	began := w.watch.now()
+	started, err := l.SetCount(g.p.ctx, int(all)) // all of them do: one of them starts it
+	w.latches[n].did(g, latchStep{start: int(all), started: started, unknown: err != nil}, began)
+	if err != nil {
 		w.latches[n].broken.Store(true)
 	}
 	if w.latches[n].set.Add(1) == all {
@@ -195,12 +201,18 @@ var latch = &kind{name: "latch", servers: 1, room: 1, together: true, round: fun
 	}
 	g.pause(g.think())
 	w.latches[n].down.Add(1)
-	if _, err := l.CountDown(g.p.ctx); err != nil {
+	began = w.watch.now()
+	left, err := l.CountDown(g.p.ctx)
+	w.latches[n].did(g, latchStep{down: true, left: left, unknown: err != nil}, began)
+	if err != nil {
 		w.latches[n].broken.Store(true)
 	}
 	ctx, cancel := context.WithTimeout(g.p.ctx, 3*w.plan.watchdog+10*time.Second)
 	defer cancel()
-	err := l.Wait(ctx)
+	began = w.watch.now()
+	if err = l.Wait(ctx); err == nil {
+		w.latches[n].did(g, latchStep{}, began)
+	}
 	w.note("%s: waited: %v", what, err)
 	switch {
 	case g.p.ctx.Err() != nil:
@@ -216,6 +228,9 @@ type latched struct {
 	set, down atomic.Int64
 	ready     chan struct{} // closed when all have called SetCount
 	broken    atomic.Bool   // the outcome of a call is not known
+
+	mu      sync.Mutex // guards the rest
+	history []porcupine.Operation
 }
 
 var multi = &kind{name: "multi", servers: 1, room: 1, most: 3, hash: true, prompt: false, round: func(g *worker) {

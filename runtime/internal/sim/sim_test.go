@@ -96,6 +96,29 @@ func (o *outcome) tell(t *testing.T) string {
 	if err := os.WriteFile(file, []byte(strings.Join(o.log, "\n")), 0o644); err != nil {
 		file = err.Error()
 	}
-	return fmt.Sprintf("seed %d (%s):\n  %s\nIt fails in %d of %d repeats. Its events are in %s.",
-		o.seed, o.kind, strings.Join(o.failures[:min(5, len(o.failures))], "\n  "), again, *repeats, file)
+	last := o.log[max(0, len(o.log)-mostTold):]
+	return fmt.Sprintf("seed %d (%s):\n  %s\nIt fails in %d of %d repeats. The last %d of its %d events, all of which are in %s:\n%s",
+		o.seed, o.kind, strings.Join(o.failures[:min(5, len(o.failures))], "\n  "), again, *repeats, len(last), len(o.log), file, strings.Join(last, "\n"))
+}
+
+// mostTold is how many events of a world that fails are printed.
+const mostTold = 300
+
+// TestTell shows that a world that fails prints its seed, its events in the server's order, and how often it fails.
+func TestTell(t *testing.T) {
+	before := *repeats
+	defer func() { *repeats = before }()
+	*repeats = 2
+	o := run(t, 7, "mutex")
+	require.Empty(t, o.failures)
+	require.Greater(t, len(o.log), mostTold)
+	o.failures = []string{"it is broken"}
+	said := o.tell(t)
+	require.Contains(t, said, fmt.Sprintf("seed 7 (mutex):\n  it is broken\nIt fails in 0 of 2 repeats. The last %d of its %d events", mostTold, len(o.log)))
+	require.True(t, strings.HasSuffix(said, strings.Join(o.log[len(o.log)-mostTold:], "\n")))
+	file := filepath.Join(os.TempDir(), "lockgen-sim-7.log")
+	defer os.Remove(file)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, strings.Join(o.log, "\n"), string(text))
 }
