@@ -36,6 +36,7 @@ var floors = []library{
 	{name: undisturbed, plain: true, bare: true, open: openUndisturbed},
 	{name: passing, plain: true, bare: true, open: openPassing(false)},
 	{name: sharing, plain: true, bare: true, open: openSharing},
+	{name: waitingFloor, plain: true, bare: true, open: openWaiting},
 	{name: passingLingers, plain: true, bare: true, lingers: true, open: openPassing(true)},
 	{name: holdingFloor, plain: true, bare: true, renews: true, open: openHolding},
 }

@@ -148,8 +148,8 @@ func allScenarios() []*scenario {
 			},
 		},
 		&scenario{
-			id: "S7", title: "Many goroutines that wait, each for a lock of its own", fit: whoLocks, floors: []string{passing},
-			how: "{held} goroutines of one process wait for as many locks that another process holds. Nothing happens for {waits}, or for 3 s with redislock and redsync, which ask at intervals; then all are released. Memory is for each waiter, with its goroutine. All are served counts from the first release, and from when the last unlock had returned. " + passing + ": as in S5, for many keys: of each wait there is the goroutine, a channel, and the place of that in a map.",
+			id: "S7", title: "Many goroutines that wait, each for a lock of its own", fit: whoLocks, floors: []string{passing, waitingFloor},
+			how: "{held} goroutines of one process wait for as many locks that another process holds. Nothing happens for {waits}, or for 3 s with redislock and redsync, which ask at intervals; then all are released. Memory is for each waiter, with its goroutine. All are served counts from the first release, and from when the last unlock had returned. " + passing + ": as in S5, for many keys: of each wait there is the goroutine, a channel, and the place of that in a map. " + waitingFloor + ": each waiter has a place of its own in the wait queue, by whose number a message finds it; it asks again after 30 s, with others, and has a lease when it is served.",
 			run: waiting, headline: headline{metric: "served", format: duration, lowest: true},
 			columns: []column{{"commands/s at rest", "commands", tenth}, {"client CPU %", "client%", hundredth}, {"Redis CPU %", "server%", hundredth}, {"heap", "heap", count}, {"stack", "stack", count},
 				{"its connections", "connections", count}, {"channels of both", "channels", count}, {"all served after", "served", duration}, {"after the last release", "servedAfter", duration}, {"not served", "forgotten", count}},
