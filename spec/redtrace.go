@@ -52,6 +52,10 @@ const mostRounds = 500
 // part that has ended meanwhile, and to lose the round then; to give back a late part whose server does not learn the token; to pass a
 // lease to another call of the process. Of two things at one moment the end of a trust counts as the later one.
 type RedTrace struct {
+	// Patience is for how long something may be due that happens at once in virtual time: 0 there. While something is due, no time passes
+	// for the trace.
+	Patience time.Duration
+
 	b      RedBounds
 	s      RedState
 	late   time.Duration // for which a process may trust in a part longer, as in [NewCheck]
@@ -117,9 +121,12 @@ func (c *RedTrace) Say(e RedTold) error {
 	}
 	wrong := ""
 	if d := e.At - c.at; d > 0 {
-		wrong = c.moment()
-		c.b.after(&c.s, int(d))
-		c.at = e.At
+		if wrong = c.moment(); wrong == "" || d > c.Patience {
+			c.b.after(&c.s, int(d))
+			c.at = e.At
+		} else {
+			wrong = ""
+		}
 	}
 	if wrong == "" {
 		wrong = c.step(e)
@@ -145,6 +152,9 @@ func (c *RedTrace) Done(at time.Duration) error {
 	}
 	return nil
 }
+
+// now reports whether a moment, which is -1 if it has not come, is this one.
+func (c *RedTrace) now(moment time.Duration) bool { return moment >= 0 && c.at-moment <= c.Patience }
 
 // moment returns what was to happen at the last moment, and did not; and ends what ended then.
 func (c *RedTrace) moment() string {

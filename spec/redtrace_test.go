@@ -246,3 +246,25 @@ func TestRedTraceRejects(t *testing.T) {
 	}
 	require.ErrorContains(t, err, "too many states")
 }
+
+// What is due at once may take a while in a trace from real servers, and no longer.
+func TestRedTrace_Patience(t *testing.T) {
+	t.Parallel()
+	asks := func(server int, at time.Duration) RedTold { return RedTold{Action: "Asks", Round: 1, Server: server, At: at} }
+	trace := []RedTold{{Action: "Ballot", Round: 1, At: time.Second}, asks(0, time.Second), asks(1, time.Second+time.Millisecond), asks(2, time.Second+2*time.Millisecond)}
+	for patience, wrong := range map[time.Duration]bool{0: true, time.Millisecond: true, 2 * time.Millisecond: false, time.Minute: false} {
+		c := NewRedTrace(3, 0)
+		c.Patience = patience
+		var err error
+		for _, e := range trace {
+			if err == nil {
+				err = c.Say(e)
+			}
+		}
+		if wrong {
+			require.ErrorContains(t, err, "at once", patience)
+		} else {
+			require.NoError(t, err, patience)
+		}
+	}
+}

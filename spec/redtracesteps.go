@@ -21,7 +21,7 @@ func (c *RedTrace) gone(e RedTold) string {
 		c.ended = append(c.ended, e.Lease)
 	case x.St == "part" && r.freed:
 		c.over[e.Lease] = true // it passes, or ends
-	case x.St == "part" && r.passed == c.at:
+	case x.St == "part" && c.now(r.passed):
 		c.ends(r, i)
 	case x.St == "part" || x.St == "yes" && pr.St == "raises":
 		return fmt.Sprintf("round %d is %s, and gives back a part of it", r.id, pr.St)
@@ -38,7 +38,7 @@ func (c *RedTrace) round(r *redRound, e RedTold) string {
 	state := fmt.Sprintf("the round is %s, and has %d parts that are trusted", pr.St, len(first(c.s.parts(p))))
 	switch e.Action {
 	case "Asks":
-		if r.began != c.at || r.asked[i] {
+		if !c.now(r.began) || r.asked[i] {
 			return "it asks the server once, when it begins"
 		}
 		r.asked[i] = true
@@ -74,7 +74,7 @@ func (c *RedTrace) round(r *redRound, e RedTold) string {
 			return "it has the part"
 		}
 		if !c.do("AskAgain", p, i, 0) {
-			if r.done != c.at {
+			if !c.now(r.done) {
 				return state
 			}
 			c.s.Slot[p][i].St = "asks" // it ended at this moment
@@ -88,7 +88,7 @@ func (c *RedTrace) round(r *redRound, e RedTold) string {
 		}
 	case "Pass":
 		i := slices.IndexFunc(c.parts[p], func(x redPart) bool { return x.owner == e.Owner && x.lease != nil })
-		if i < 0 || !r.freed && r.passed != c.at || c.s.Slot[p][i].St != "part" {
+		if i < 0 || !r.freed && !c.now(r.passed) || c.s.Slot[p][i].St != "part" {
 			return "it is no part of a lease that is unlocked"
 		}
 		r.freed, r.passed = false, c.at

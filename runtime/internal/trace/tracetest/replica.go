@@ -89,6 +89,7 @@ func (r Run) Replay() (actions map[string]int, err error) {
 type replica struct {
 	m    *miniredis.Miniredis
 	peer *server.Peer
+	part bool // mutexes are parts of RedLocks
 }
 
 // A server looks at its clock for a command, and once more for its MONITOR: a busy machine may stop it in between. lag is how much later keys
@@ -211,7 +212,7 @@ func (r *replica) replayer(kind string, processes int, began time.Time, actions 
 // mutexes replays mutexes.
 func (r *replica) mutexes(processes int, began time.Time, actions map[string]int) func(*Command, *trace.Step) error {
 	x := NewTracer(processes, realSlack, realLate)
-	x.Began = began
+	x.Began, x.Part = began, r.part
 	x.said = func(_ string, e spec.Said) {
 		actions[e.Action]++
 		if e.Token > 0 {
