@@ -250,7 +250,9 @@ func TestRedTraceRejects(t *testing.T) {
 // What is due at once may take a while in a trace from real servers, and no longer.
 func TestRedTrace_Patience(t *testing.T) {
 	t.Parallel()
-	asks := func(server int, at time.Duration) RedTold { return RedTold{Action: "Asks", Round: 1, Server: server, At: at} }
+	asks := func(server int, at time.Duration) RedTold {
+		return RedTold{Action: "Asks", Round: 1, Server: server, At: at}
+	}
 	trace := []RedTold{{Action: "Ballot", Round: 1, At: time.Second}, asks(0, time.Second), asks(1, time.Second+time.Millisecond), asks(2, time.Second+2*time.Millisecond)}
 	for patience, wrong := range map[time.Duration]bool{0: true, time.Millisecond: true, 2 * time.Millisecond: false, time.Minute: false} {
 		c := NewRedTrace(3, 0)
