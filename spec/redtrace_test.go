@@ -247,7 +247,7 @@ func TestRedTraceRejects(t *testing.T) {
 	require.ErrorContains(t, err, "too many states")
 }
 
-// What is due at once may take a while in a trace from real servers, and no longer.
+// A trace from real servers may take a while for a step that is due at once, and no longer.
 func TestRedTrace_Patience(t *testing.T) {
 	t.Parallel()
 	asks := func(server int, at time.Duration) RedTold {
