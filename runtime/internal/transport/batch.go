@@ -416,13 +416,3 @@ func (c *call) splitAndGoOn() {
 		q.send()
 	}
 }
-
-// answerOf reads the next answer of a reply.
-func answerOf(reply []rueidis.RedisMessage) (said protocol.Answer, err error) {
-	for i := range said {
-		if said[i], err = reply[i].AsInt64(); err != nil {
-			return protocol.Answer{}, err
-		}
-	}
-	return said, nil
-}

@@ -1,101 +1,39 @@
 package transport
 
 import (
-	"context"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/rueidis"
-
+	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A cluster has the knowledge of a transport about the servers of a cluster. rueidis routes commands. The cluster's own
 // knowledge of the owners of slots serves for subscriptions, which rueidis does not move, and for failovers.
+//
+// The servers that have taken slots from others, as a replica does from a master that failed, may miss the last writes. So the leases
+// there are confirmed at once, and waiters listen there. rueidis learns of them as well, but up to a second later. Until it knows
+// the new master, commands are redirected there, see [cluster.route].
 type cluster struct {
-	net      *Transport
-	channels Channels
-	resends  atomic.Uint64 // requests that runShared has sent again, while the ones before them may still arrive
-	failover
+	link      *link
+	hub       *hub.Hub
+	resends   atomic.Uint64 // requests that were sent again, while the ones before them may still arrive
+	redirects atomic.Int32  // len(fresh)
 
-	mu      sync.Mutex          // guards the rest
-	pending map[string]*pending // renewals sent to a server
-	owners  *owners
-	asking  chan struct{} // closed when the question under way is answered; nil without one
-	asked   time.Time     // when the last one was
-	pause   time.Duration // after it
-	silent  bool          // it was logged that the question is not permitted
+	mu     sync.Mutex // guards the rest
+	owners *owners
+	fresh  map[string]bool // new masters; true while rueidis is asked whether it knows one
+	asking chan struct{}   // closed when the question under way is answered; nil without one
+	asked  time.Time       // when the last one was
+	pause  time.Duration   // after it
+	silent bool            // it was logged that the question is not permitted
 }
 
-// HasShardedChannels reports whether the servers of a cluster have sharded channels, as Redisson asks it: by a command that only
-// such servers know. It asks all servers at once, and believes the first one that knows. A server that cannot answer now is
-// asked again, after a pause for each refusal, since the answer holds for the life of the client: without sharded channels it
-// would not hear programs that use them. It fails when no server has answered within a time.
-func HasShardedChannels(rc rueidis.Client, within time.Duration, pause func(refused int) time.Duration) (has bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), within)
-	defer cancel()
-	nodes := rc.Nodes()
-	answers := make(chan error)
-	asked := func(node rueidis.Client) (again bool) {
-		err := node.Do(context.Background(), node.B().Arbitrary("PUBSUB", "SHARDNUMSUB", "0").Build()).Error()
-		select {
-		case answers <- err:
-		case <-ctx.Done():
-		}
-		return err != nil && Passing(err)
-	}
-	for _, node := range nodes {
-		go func() {
-			for refused := 1; asked(node); refused++ {
-				select {
-				case <-time.After(pause(refused)):
-				case <-ctx.Done():
-					return
-				}
-			}
-		}()
-	}
-	err = fmt.Errorf("none of %d answers within %v", len(nodes), within)
-	for left := len(nodes); left > 0; {
-		select {
-		case said := <-answers:
-			switch {
-			case said == nil:
-				return true, nil
-			case unheardOf(said):
-				return false, nil
-			case !Passing(said):
-				left--
-			}
-			err = said
-		case <-ctx.Done():
-			return false, err
-		}
-	}
-	return false, err
-}
-
-// Resent returns how many requests were sent again so far because the connection broke and the slot had another server. A request
-// during which the number changed may have been one of them.
-func (t *Transport) Resent() uint64 {
-	if t.cluster == nil {
-		return 0
-	}
-	return t.cluster.resends.Load()
-}
-
-// kinds returns on which kinds of channels a client subscribes to a name.
-func (cl *cluster) kinds(name string) (plain, sharded bool) {
-	switch own := protocol.ProcessChannel(cl.net.cfg.UUID); {
-	case name == own:
-		return true, false
-	case strings.HasPrefix(name, own):
-		return cl.channels == PlainChannels, cl.channels != PlainChannels
-	}
-	return cl.channels != ShardedChannels, cl.channels != PlainChannels
+func newCluster(l *link) *cluster {
+	return &cluster{link: l, owners: newOwners(), fresh: map[string]bool{}}
 }
 
 // nodeOf returns the address of the server that has the slot of a key or a channel, as far as is known.
@@ -107,7 +45,7 @@ func (cl *cluster) nodeOf(name string) string {
 
 // addrOf is nodeOf for a caller that holds cl.mu.
 func (cl *cluster) addrOf(name string) string {
-	return cl.owners.addrs[cl.owners.of[protocol.Slot(name)]]
+	return cl.owners.addr(protocol.Slot(name))
 }
 
 // serverOf returns the place of the server that has a key.
@@ -124,33 +62,81 @@ func (cl *cluster) note(slot uint16, addr string) {
 	cl.owners.of[slot] = cl.owners.place(addr)
 }
 
-// owner returns a client of the server that has a slot, which follows no redirection: what is sent together stays
-// together.
-func (cl *cluster) owner(slot uint16) (rueidis.Client, error) {
-	for range 2 {
-		cl.mu.Lock()
-		addr := cl.owners.addrs[cl.owners.of[slot]]
+const (
+	// askPause is how long an answer to the question of [cluster.ask] counts as current. It is twice as long after each further answer
+	// that is the same, up to askRarely.
+	askPause  = 20 * time.Millisecond
+	askRarely = 100 * time.Millisecond
+)
+
+// ask asks the servers which of them has which slot, and returns when that is known, or no server says so in time.
+func (cl *cluster) ask() {
+	cl.mu.Lock()
+	if done := cl.asking; done != nil {
 		cl.mu.Unlock()
-		if node := cl.net.rc.Nodes()[addr]; node != nil {
-			return node, nil
-		}
-		cl.ask()
+		<-done
+		return
 	}
-	return nil, fmt.Errorf("it is not known yet which server has slot %d", slot)
+	done := make(chan struct{})
+	cl.asking = done
+	pause := max(cl.pause, askPause) - time.Since(cl.asked)
+	cl.mu.Unlock()
+	if pause > 0 {
+		cl.link.pause(pause)
+	}
+	voted, err := cl.link.vote()
+	var moved *[protocol.Slots]bool
+	defer func() {
+		close(done)
+		if moved != nil {
+			cl.moved(moved)
+		}
+	}()
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	cl.asking, cl.asked = nil, time.Now()
+	cl.pause = min(2*max(cl.pause, askPause/2), askRarely)
+	if voted != nil {
+		cl.silent = false
+		if moved = cl.learn(voted); moved != nil {
+			cl.pause = askPause
+		}
+	} else if err != nil && !cl.silent {
+		cl.silent = true
+		cl.link.cfg.Logger.Warn("lockgen: the cluster does not say which server has what; waiters ask by timer until it does", "error",
+			fmt.Errorf("a permission is missing, which ACL LOG on the server names: %w", err))
+	}
 }
 
-// heed sends the next request for a slot to the server that a redirection named, and reports whether there was one.
-func (cl *cluster) heed(slot uint16, err error) bool {
-	said, ok := rueidis.IsRedisErr(err)
-	if !ok {
-		if err != nil {
-			cl.net.cfg.User.Go(cl.ask)
+// learn replaces the known owners of slots. It returns the slots that had another owner before, or nil. The caller holds cl.mu.
+func (cl *cluster) learn(now *owners) (moved *[protocol.Slots]bool) {
+	before := cl.owners
+	cl.owners = now
+	for i := range protocol.Slots {
+		from, to := before.addr(uint16(i)), now.addr(uint16(i))
+		if from == to || from == "" || to == "" {
+			continue
 		}
-		return false
+		if moved == nil {
+			moved = new([protocol.Slots]bool)
+		}
+		moved[i] = true
+		if !cl.fresh[to] {
+			cl.fresh[to] = false
+		}
 	}
-	addr, moved := said.IsMoved()
-	if moved {
-		cl.note(slot, addr)
+	for addr, asked := range cl.fresh {
+		if !asked && !slices.Contains(now.addrs, addr) { // it has lost them again
+			delete(cl.fresh, addr)
+		}
 	}
+	cl.redirects.Store(int32(len(cl.fresh)))
 	return moved
+}
+
+// moved confirms the leases whose slots have another owner.
+func (cl *cluster) moved(moved *[protocol.Slots]bool) {
+	cl.link.cfg.Logger.Info("lockgen: some slots are with another server now; what is held there is asked about")
+	cl.link.cfg.User.Recheck(func(key string) bool { return moved[protocol.Slot(key)] })
+	cl.hub.Reassign()
 }

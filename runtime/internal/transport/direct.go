@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -20,7 +19,7 @@ import (
 // and back. So the second lone caller in a short time has this connection made, and every caller that finds it idle takes it. A
 // connection that no caller has used for a while is closed: the server has a limit, and rueidis asks over each whether it is well.
 type direct struct {
-	net   *Transport
+	link  *link
 	on    bool                      // the time limit of a request is known, and there is one server
 	rest  time.Duration             // a connection is closed that is not used for this long, or at most twice as long; see want, too
 	idle  atomic.Pointer[exclusive] // nil while a caller has it, or there is none
@@ -68,10 +67,9 @@ func (d *direct) seize() *exclusive {
 // give returns the connection.
 func (d *direct) give(own *exclusive) {
 	d.idle.Store(own)
-	select {
-	case <-d.net.cfg.Stopped:
+	if d.link.stopped() {
 		d.drop()
-	default:
+	} else {
 		d.watch(own)
 	}
 }
@@ -106,16 +104,16 @@ func (d *direct) drop() {
 // run sends a command over own, which fails at the deadline of ctx, and returns own if it is well. Pipelined, it is of no use to a
 // lone caller.
 func (d *direct) run(ctx context.Context, own *exclusive, cmd protocol.Command) rueidis.RedisResult {
-	if d.net.crowded() {
+	if d.link.traffic.begin() {
 		d.meet()
 	}
-	defer d.net.sending.Add(-1)
+	defer d.link.traffic.end()
 	own.uses.Add(1)
-	reply := d.net.broken(d.net.runOn(ctx, own.conn, cmd))
+	reply := d.link.broken(d.link.runOn(ctx, own.conn, cmd))
 	until, timed := ctx.(*deadline)
 	switch {
 	case timed && until.stop():
-		d.net.cfg.User.Go(own.conn.Close) // which waits for a mute server
+		d.link.cfg.User.Go(own.conn.Close) // which waits for a mute server
 		d.made.Store(false)
 	case reply.NonRedisError() == nil:
 		d.give(own)
@@ -126,20 +124,6 @@ func (d *direct) run(ctx context.Context, own *exclusive, cmd protocol.Command) 
 	return reply
 }
 
-// broken returns reply, which came over an exclusive connection. When that breaks, rueidis can say that the client is
-// closing, as it does of a request that was not sent. But this request may have been, and the client goes on.
-func (t *Transport) broken(reply rueidis.RedisResult) rueidis.RedisResult {
-	if !errors.Is(reply.NonRedisError(), rueidis.ErrClosing) {
-		return reply
-	}
-	select {
-	case <-t.cfg.Stopped:
-		return reply
-	default:
-		return rueidis.NewErrorResult(errBroke)
-	}
-}
-
 // want starts making a connection, unless there is one, or no other caller has wanted one within rest. It does not block.
 func (d *direct) want() {
 	if !d.on || d.made.Load() {
@@ -148,47 +132,21 @@ func (d *direct) want() {
 	at := monotonic.Now()
 	before := monotonic.Time(d.asked.Swap(int64(at)))
 	if !before.IsZero() && at.Sub(before) < d.rest && d.made.CompareAndSwap(false, true) {
-		d.net.cfg.User.Go(d.make)
+		d.link.cfg.User.Go(d.make)
 	}
 }
 
 // make makes a connection that works. If it cannot, no caller tries again for a while.
 func (d *direct) make() {
-	conn := d.net.dedicate(d.net.rc, d.net.cfg.OpTimeout)
-	if conn == nil {
-		d.made.Store(false)
+	conn := d.link.dedicate(d.link.cfg.Stopped, d.link.rc)
+	switch {
+	case conn == nil:
+	case conn.Do(context.Background(), conn.B().Ping().Build()).NonRedisError() == nil:
+		d.give(&exclusive{conn: conn})
 		return
-	}
-	if err := conn.Do(context.Background(), conn.B().Ping().Build()).NonRedisError(); err != nil {
+	default:
 		conn.Close()
-		d.net.pause(time.Second)
-		d.made.Store(false)
-		return
+		d.link.pause(time.Second)
 	}
-	d.give(&exclusive{conn: conn})
+	d.made.Store(false)
 }
-
-// alone returns the connection over which a caller that cannot be cancelled sends on its own goroutine. A request there is
-// likely to be answered at once, since the server has answered a moment ago, and if not, to fail within OpTimeout: an
-// exclusive connection has a deadline for each request, a shared one takes longer to be found mute. No connection is the
-// shared one, unless that has a request whose answer is late.
-func (t *Transport) alone() (own *exclusive, ok bool) {
-	if !t.Prompt() {
-		return nil, false
-	}
-	if !t.pipelined.Load() {
-		return nil, !t.lateness.anywhere.Load()
-	}
-	if own = t.direct.take(); own == nil {
-		t.direct.want()
-	}
-	return own, own != nil
-}
-
-// Prompt reports whether a request may be sent inline, see [Batcher.Submit]: the server has answered a moment ago.
-func (t *Transport) Prompt() bool {
-	return t.brief && (!t.pipelined.Load() || t.direct.on) && monotonic.Since(monotonic.Time(t.spoke.Load())) < 50*time.Millisecond
-}
-
-// Idle reports whether there is a direct connection that no caller has.
-func (t *Transport) Idle() bool { return t.direct.idle.Load() != nil }

@@ -27,7 +27,7 @@ func TestDirect_IsClosedAtRest(t *testing.T) {
 			<-time.After(d)
 			synctest.Wait()
 		}
-		d := &direct{net: &Transport{cfg: Config{Stopped: make(chan struct{})}}, on: true, rest: 10 * time.Second}
+		d := &direct{link: &link{cfg: Config{Stopped: make(chan struct{})}}, on: true, rest: 10 * time.Second}
 		for range 2 { // one is made again
 			conn := &closable{}
 			d.made.Store(true)
@@ -68,9 +68,8 @@ func TestDirect_IsMadeForTheSecondCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &dedicating{}
 		u := &fake{}
-		net := &Transport{rc: client, cfg: Config{Stopped: make(chan struct{}), User: u, OpTimeout: time.Second}}
-		d := &net.direct
-		d.net, d.on, d.rest = net, true, 3*time.Second
+		l := &link{rc: client, cfg: Config{Stopped: make(chan struct{}), User: u, OpTimeout: time.Second}}
+		d := &direct{link: l, on: true, rest: 3 * time.Second}
 		for range 5 {
 			<-time.After(3 * time.Second)
 			d.want()

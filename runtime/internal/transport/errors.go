@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -133,6 +134,9 @@ func unheardOf(err error) bool {
 	text := strings.ToLower(said.Error()) // before Redis 7 it begins with a capital
 	return strings.Contains(text, "unknown command") || strings.Contains(text, "unknown subcommand")
 }
+
+// replicaWait is the time limit for replicas to confirm a grant. Redisson's slavesSyncTimeout.
+const replicaWait = time.Second
 
 // A replicaError means that Redis granted something, and that too few replicas have confirmed that they know of it.
 type replicaError struct {

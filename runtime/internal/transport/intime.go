@@ -74,7 +74,7 @@ func (t *Transport) runOrLeave(cmd protocol.Command, by successor) (reply Reply,
 	if left {
 		l.answered(x)
 		if !x.way.beside {
-			t.stuck.Add(-1)
+			t.traffic.stuck.Add(-1)
 		}
 		x.replies <- timelyReply{Reply: reply, first: true}
 		t.cfg.User.Return()
@@ -266,14 +266,6 @@ func (l *lateness) remove(x *timely) {
 	l.all = l.all[:last]
 }
 
-// server returns the name of the server that a command goes to, as far as is known: none, if there is one.
-func (t *Transport) server(cmd protocol.Command) string {
-	if t.cluster == nil {
-		return ""
-	}
-	return t.cluster.nodeOf(cmd.Keys[0])
-}
-
 // overdue reports whether the shared connection to the server of a command has a request whose answer is late. Its answers come in
 // order, so that of the command would come later.
 func (t *Transport) overdue(cmd protocol.Command) bool {
@@ -340,7 +332,7 @@ func (t *Transport) sendLate() {
 		case x.sent == 2 && !x.waits:
 			left = append(left, x)
 			if !x.way.beside {
-				t.stuck.Add(1) // before the answer takes it back
+				t.traffic.stuck.Add(1) // before the answer takes it back
 			}
 		default:
 			x.replies <- timelyReply{late: true}
@@ -355,3 +347,19 @@ func (t *Transport) sendLate() {
 		t.cfg.User.Leave()
 	}
 }
+
+// RunBatch sends the command of a batch, again if the answer is late, and returns the error of the command, or the first one of its
+// requests.
+func (t *Transport) RunBatch(cmd protocol.Command) error {
+	answer, _ := t.RunInTime(nil, cmd)
+	reply, err := answer.result.ToArray()
+	for size := len(protocol.Answer{}); err == nil && len(reply) > 0; reply = reply[size:] {
+		if len(reply) < size {
+			return errShort
+		}
+		_, err = answerOf(reply)
+	}
+	return err
+}
+
+var errShort = errors.New("the reply to a batch has too few values")

@@ -3,10 +3,6 @@ package transport
 import (
 	"sync"
 	"time"
-
-	"github.com/redis/rueidis"
-
-	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // pending is the requests over a connection that have no answer yet, and when they were sent. The zero value has none.
@@ -57,51 +53,21 @@ func (p *pending) oldest() time.Time {
 	return at
 }
 
-// runSoon is run for a command that cannot wait until a mute connection is given up: if such a request has had no answer for
-// longer than patience, it goes over another connection.
-func (t *Transport) runSoon(cmd protocol.Command, patience time.Duration) rueidis.RedisResult {
-	answered, ok := t.renewals.begin(patience)
-	if !ok {
-		if reply, ok := t.second.run(cmd); ok {
-			return reply
-		}
-		answered = t.renewals.note()
-	}
-	defer answered()
-	return t.run(cmd)
+// pendings are the requests of each server. The zero value has none.
+type pendings struct {
+	mu sync.Mutex
+	of map[string]*pending
 }
 
-// dedicate returns a connection for the caller alone, which closes it, or nil if the client is stopped meanwhile, or
-// there is none within limit, if that is more than 0: a client of the user's may be out of connections for as long as
-// it likes.
-func (t *Transport) dedicate(rc rueidis.Client, limit time.Duration) rueidis.DedicatedClient {
-	return t.dedicateUntil(t.cfg.Stopped, rc, limit)
-}
-
-// dedicateUntil is dedicate until stopped is closed, if it is not nil.
-func (t *Transport) dedicateUntil(stopped <-chan struct{}, rc rueidis.Client, limit time.Duration) rueidis.DedicatedClient {
-	got := make(chan rueidis.DedicatedClient)
-	over := make(chan struct{})
-	defer close(over)
-	go func() {
-		conn, release := rc.Dedicate()
-		select {
-		case got <- conn:
-		case <-over:
-			release()
+// to returns the requests of a server.
+func (p *pendings) to(server string) *pending {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.of[server] == nil {
+		if p.of == nil {
+			p.of = map[string]*pending{}
 		}
-	}()
-	var late <-chan time.Time
-	if limit > 0 {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		late = timer.C
+		p.of[server] = &pending{}
 	}
-	select {
-	case conn := <-got:
-		return conn
-	case <-late:
-	case <-stopped:
-	}
-	return nil
+	return p.of[server]
 }

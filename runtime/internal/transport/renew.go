@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -18,23 +17,12 @@ import (
 // the server. The number may change with the server.
 func (t *Transport) RenewBatch() int {
 	switch {
-	case !t.Tracks() || t.tracker.perKey.Load():
+	case !t.Tracks() || t.tracker.memory.Load() == memoryReads:
 		return 256
-	case t.tracker.bulk.Load() == bulkWorks:
+	case t.tracker.memory.Load() == memoryAfter:
 		return bulkBatch
 	}
 	return trackedBatch
-}
-
-// remembersReads reports whether a server that says so of itself remembers of a script the keys that it reads: Redis from 7.2 on, and
-// Valkey. Others remember all keys that the script is called with, at each read.
-func remembersReads(server, version string) bool {
-	if server == "valkey" {
-		return true
-	}
-	var major, minor int
-	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
-	return n == 2 && (major > 7 || major == 7 && minor >= 2)
 }
 
 // A Renewal is one lease that is renewed.
@@ -96,14 +84,15 @@ func (t *Transport) parcels(kind protocol.Renewal, batch protocol.Batch, rs []Re
 
 // renewParcels sends the parcels and notes the outcome of each renewal. It returns the renewals that are to be sent alone.
 func (t *Transport) renewParcels(kind protocol.Renewal, parcels []parcel, patience time.Duration, outcomes []error) (again []int) {
+	commands := make([]protocol.Command, len(parcels))
+	for i, p := range parcels {
+		commands[i] = p.Command
+	}
 	var replies []rueidis.RedisResult
-	switch {
-	case t.cluster != nil:
-		replies = t.cluster.runAll(parcels, patience)
-	case kind == protocol.RenewPermits: // a key that changes all the time is not worth tracking
-		replies = append(replies, t.runSoon(parcels[0].Command, patience))
-	default:
-		replies = append(replies, t.tracker.run(parcels[0].Command, patience))
+	if t.cluster != nil || kind == protocol.RenewPermits { // a key that changes all the time is not worth tracking
+		replies = t.runSoon(patience, commands...)
+	} else {
+		replies = append(replies, t.runTracked(commands[0], patience))
 	}
 	for i, p := range parcels {
 		var renewed protocol.Renewed
@@ -128,63 +117,6 @@ func (t *Transport) renewParcels(kind protocol.Renewal, parcels []parcel, patien
 	return again
 }
 
-// runAll is run for parcels whose keys one server has, in one round trip, that cannot wait either.
-func (cl *cluster) runAll(parcels []parcel, patience time.Duration) []rueidis.RedisResult {
-	t, key := cl.net, parcels[0].Keys[0]
-	to, addr := cl.route(key), cl.nodeOf(key)
-	pending := cl.pendingOf(addr)
-	var replies []rueidis.RedisResult
-	send := func(over sender) (broken bool) {
-		to, replies = over, t.together(over, parcels)
-		return slices.ContainsFunc(replies, func(r rueidis.RedisResult) bool { return r.NonRedisError() != nil })
-	}
-	answered, ok := pending.begin(patience)
-	if !ok && !t.second.with(t.rc.Nodes()[addr], func(conn rueidis.DedicatedClient) bool { return send(redirect{conn, t.rc}) }) {
-		answered = pending.note()
-	}
-	if answered != nil {
-		send(to)
-		answered()
-	}
-	var failed []int
-	var rest []parcel
-	for i, reply := range replies {
-		if err := reply.NonRedisError(); err != nil && !errors.Is(err, rueidis.ErrClosing) {
-			failed, rest = append(failed, i), append(rest, parcels[i])
-		}
-	}
-	if len(failed) == 0 {
-		return replies
-	}
-	cl.ask()
-	if now, moved := cl.route(key).(redirect); moved && to == sender(t.rc) {
-		for i, reply := range t.together(now, rest) {
-			replies[failed[i]] = reply
-		}
-	}
-	return replies
-}
-
-// together sends the commands of the parcels in one round trip, and returns their replies.
-func (t *Transport) together(to sender, parcels []parcel) []rueidis.RedisResult {
-	if loaded := t.loads.Load(); loaded == 0 {
-		t.load(loaded)
-	}
-	commands := make(rueidis.Commands, len(parcels))
-	for i, p := range parcels {
-		commands[i] = t.evalsha(p.Command)
-	}
-	replies := to.DoMulti(context.Background(), commands...)
-	for i, p := range parcels {
-		if missing(replies[i]) {
-			replies[i] = t.runOn(context.Background(), to, p.Command)
-		} else {
-			replies[i] = t.translate(replies[i])
-		}
-	}
-	return replies
-}
-
 // A server that remembers all keys of a script at each read of one takes four times as long for 256 leases as for 64 each. So a script
 // with many keys runs without tracking there, and one EXISTS after it makes the server remember all of them: three commands, which
 // cost the server a third less than the script alone with 64 each. A change that another client makes between the two is noticed at the next
@@ -194,46 +126,75 @@ const (
 	bulkBatch    = 768 // few commands for 10,000 leases; each batch keeps the server from others for some milliseconds
 )
 
-// A bulkStage says whether the server runs single commands of a tracked connection without tracking.
-const (
-	bulkUnknown int32 = iota
-	bulkWorks
-	bulkRefused // a permission is missing
-)
-
 // renew sends a renewal over a connection on which the server reports changes.
 func (t *tracker) renew(conn rueidis.DedicatedClient, cmd protocol.Command) rueidis.RedisResult {
-	if len(cmd.Keys) < trackedBatch || t.perKey.Load() || t.bulk.Load() == bulkRefused || t.net.loads.Load() == 0 {
-		return t.net.runOn(context.Background(), conn, cmd)
+	memory := t.memory.Load()
+	if len(cmd.Keys) < trackedBatch || memory == memoryReads || memory == memoryAllRefused || t.link.loads.Load() == 0 {
+		return t.link.runOn(context.Background(), conn, cmd)
 	}
 	asked := monotonic.Now()
-	replies := conn.DoMulti(context.Background(), conn.B().ClientCaching().No().Build(), t.net.evalsha(cmd),
+	replies := conn.DoMulti(context.Background(), conn.B().ClientCaching().No().Build(), t.link.evalsha(cmd),
 		conn.B().Exists().Key(cmd.Keys...).Build())
 	for _, i := range []int{0, 2} {
 		if _, answered := rueidis.IsRedisErr(replies[i].Error()); answered {
-			t.bulk.Store(bulkRefused)
-			return t.net.runOn(context.Background(), conn, cmd) // for the keys that the server does not remember now
+			t.memory.Store(memoryAllRefused)
+			return t.link.runOn(context.Background(), conn, cmd) // for the keys that the server does not remember now
 		}
 	}
 	if missing(replies[1]) {
-		return t.net.runOn(context.Background(), conn, cmd)
+		return t.link.runOn(context.Background(), conn, cmd)
 	}
-	t.bulk.Store(bulkWorks)
-	t.net.heard(asked, replies[1])
-	return t.net.translate(replies[1])
+	t.memory.Store(memoryAfter)
+	t.link.heard(asked, replies[1])
+	return t.link.translate(replies[1])
 }
 
-// pendingOf returns the renewals that a server has not answered.
-func (cl *cluster) pendingOf(addr string) *pending {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	p := cl.pending[addr]
-	if p == nil {
-		if cl.pending == nil {
-			cl.pending = map[string]*pending{}
-		}
-		p = &pending{}
-		cl.pending[addr] = p
+// runTracked is runSoon over the tracked connection if that is well, else, and also if it fails there, over the shared one. A
+// connection that has taken longer than patience for an answer is avoided. The command may be sent twice then.
+func (t *Transport) runTracked(cmd protocol.Command, patience time.Duration) rueidis.RedisResult {
+	w := t.tracker.begin()
+	if w == nil {
+		return t.runSoon(patience, cmd)[0]
 	}
-	return p
+	var failure error
+	if answered, ok := w.pending.begin(patience); ok {
+		reply := t.tracker.renew(w.conn, cmd)
+		answered()
+		if failure = reply.Error(); failure == nil {
+			w.answered()
+			return reply
+		}
+		if _, ok := rueidis.IsRedisErr(failure); !ok {
+			w.avoid()
+		}
+	}
+	reply := t.runSoon(patience, cmd)[0]
+	switch {
+	case reply.Error() != nil: // the other connection does no better
+	case failure != nil: // unless it is broken, it is the connection that the server refuses
+		t.tracker.mu.Lock()
+		w.replace(failure)
+		t.tracker.mu.Unlock()
+	default:
+		w.fallBehind(cmd.Keys, patience)
+	}
+	return reply
+}
+
+// runSoon sends commands whose keys one server has, in one round trip, and does not wait until a mute connection is given up: if such a
+// request has had no answer for longer than patience, they go over another connection.
+func (t *Transport) runSoon(patience time.Duration, cmds ...protocol.Command) []rueidis.RedisResult {
+	pending := t.renewals.to(t.server(cmds[0]))
+	answered, ok := pending.begin(patience)
+	if !ok {
+		if replies, ok := t.second.runAll(cmds); ok {
+			return replies
+		}
+		answered = pending.note()
+	}
+	defer answered()
+	if t.cluster == nil {
+		return []rueidis.RedisResult{t.run(cmds[0])}
+	}
+	return t.runRouted(cmds)
 }

@@ -2,19 +2,13 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
-
-// replicaWait is the time limit for replicas to confirm a grant. Redisson's slavesSyncTimeout.
-const replicaWait = time.Second
-
-// mostConfirming is the largest number of grants that wait for replicas at a time. Each has a connection of its own,
-// since no other request is answered over it meanwhile.
-const mostConfirming = 32
 
 // acquire sends a command that may grant something. Besides the reply it returns an error if too few replicas have confirmed
 // what it wrote: then a grant is none.
@@ -116,4 +110,35 @@ func unsent(n int, err error) []rueidis.RedisResult {
 		replies[i] = rueidis.NewErrorResult(err)
 	}
 	return replies
+}
+
+// owner returns a client of the server that has a slot, which follows no redirection: what is sent together stays
+// together.
+func (cl *cluster) owner(slot uint16) (rueidis.Client, error) {
+	for range 2 {
+		cl.mu.Lock()
+		addr := cl.owners.addr(slot)
+		cl.mu.Unlock()
+		if node := cl.link.rc.Nodes()[addr]; node != nil {
+			return node, nil
+		}
+		cl.ask()
+	}
+	return nil, fmt.Errorf("it is not known yet which server has slot %d", slot)
+}
+
+// heed sends the next request for a slot to the server that a redirection named, and reports whether there was one.
+func (cl *cluster) heed(slot uint16, err error) bool {
+	said, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		if err != nil {
+			cl.link.cfg.User.Go(cl.ask)
+		}
+		return false
+	}
+	addr, moved := said.IsMoved()
+	if moved {
+		cl.note(slot, addr)
+	}
+	return moved
 }

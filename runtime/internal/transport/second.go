@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -15,8 +14,9 @@ import (
 // another one to close. It is made when it is needed, replaced when it has a request without an answer for too long
 // itself, and closed when no request has needed it for a while.
 type second struct {
-	net  *Transport
-	rest time.Duration // a connection is closed that no request has needed for this long
+	link    *link
+	cluster *cluster      // nil unless the servers are one
+	rest    time.Duration // a connection is closed that no request has needed for this long
 
 	mu     sync.Mutex
 	to     map[rueidis.Client]*extra
@@ -42,47 +42,49 @@ const secondFor = 10 * time.Second
 
 // run sends a command over the second connection to the server that has its key. It reports whether there is one.
 func (s *second) run(cmd protocol.Command) (reply rueidis.RedisResult, ok bool) {
-	server := s.net.rc
-	if s.net.cluster != nil {
-		server = server.Nodes()[s.net.cluster.nodeOf(cmd.Keys[0])]
+	replies, ok := s.runAll([]protocol.Command{cmd})
+	if !ok {
+		return reply, false
 	}
-	ok = s.with(server, func(conn rueidis.DedicatedClient) (broken bool) {
-		over := sender(conn)
-		if s.net.cluster != nil {
-			over = redirect{conn, s.net.rc}
-		}
-		reply = s.net.broken(s.net.runOn(context.Background(), over, cmd))
-		return reply.NonRedisError() != nil
-	})
-	return reply, ok
+	return replies[0], true
 }
 
-// with calls f with the second connection to a server, and replaces it if f reports that it is broken. It reports whether there
-// is one.
-func (s *second) with(server rueidis.Client, f func(conn rueidis.DedicatedClient) (broken bool)) bool {
+// runAll sends commands whose keys one server has over the second connection to it, in one round trip. It reports whether there is one.
+func (s *second) runAll(cmds []protocol.Command) (replies []rueidis.RedisResult, ok bool) {
+	server := s.link.rc
+	if s.cluster != nil {
+		server = server.Nodes()[s.cluster.nodeOf(cmds[0].Keys[0])]
+	}
 	if server == nil {
-		return false
+		return nil, false
 	}
 	x, answered := s.take(server)
 	defer s.leave(x)
 	defer answered()
 	if <-x.made; x.conn == nil {
 		s.retire(x)
-		return false
+		return nil, false
 	}
-	if f(x.conn) {
-		s.retire(x)
+	over := sender(x.conn)
+	if s.cluster != nil {
+		over = redirect{x.conn, s.link.rc}
 	}
-	return true
+	replies = s.link.together(over, cmds)
+	for i, reply := range replies {
+		if replies[i] = s.link.broken(reply); reply.NonRedisError() != nil {
+			s.retire(x)
+		}
+	}
+	return replies, true
 }
 
 // take returns a connection that answers, or is being made, until leave, and notes a request over it.
 func (s *second) take(server rueidis.Client) (x *extra, answered func()) {
-	servers := s.net.servers()
+	servers := s.link.servers()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x = s.to[server]; x != nil && x.servers == servers {
-		if answered, ok := x.pending.begin(s.net.Patience()); ok {
+		if answered, ok := x.pending.begin(s.link.Patience()); ok {
 			x.users++
 			return x, answered
 		}
@@ -99,7 +101,7 @@ func (s *second) take(server rueidis.Client) (x *extra, answered func()) {
 	}
 	go func() {
 		defer close(x.made)
-		x.conn = s.net.dedicateUntil(nil, server, s.net.cfg.OpTimeout) // also while the client is closed
+		x.conn = s.link.dedicate(nil, server) // also while the client is closed
 	}()
 	return x, x.pending.note()
 }
@@ -156,7 +158,7 @@ func (s *second) drop(x *extra) {
 		x.idle.Stop()
 	}
 	if x.conn != nil {
-		s.net.cfg.User.Go(x.conn.Close)
+		s.link.cfg.User.Go(x.conn.Close)
 	}
 }
 

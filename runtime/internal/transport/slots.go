@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -13,61 +12,16 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-const (
-	// askPause is how long an answer to that question counts as current. It is twice as long after each further answer
-	// that is the same, up to askRarely.
-	askPause  = 20 * time.Millisecond
-	askRarely = 100 * time.Millisecond
-	// askGrace is how much longer than the first server the others have for their answers.
-	askGrace = 50 * time.Millisecond
-	// askPatience is the time limit of the first server.
-	askPatience = time.Second
-)
-
-// ask asks the servers which of them has which slot, and returns when that is known, or no server says so in time.
-func (cl *cluster) ask() {
-	cl.mu.Lock()
-	if done := cl.asking; done != nil {
-		cl.mu.Unlock()
-		<-done
-		return
-	}
-	done := make(chan struct{})
-	cl.asking = done
-	pause := max(cl.pause, askPause) - time.Since(cl.asked)
-	cl.mu.Unlock()
-	if pause > 0 {
-		cl.net.pause(pause)
-	}
-	voted, err := cl.vote()
-	var moved *[protocol.Slots]bool
-	defer func() {
-		close(done)
-		if moved != nil {
-			cl.moved(moved)
-		}
-	}()
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	cl.asking, cl.asked = nil, time.Now()
-	cl.pause = min(2*max(cl.pause, askPause/2), askRarely)
-	if voted != nil {
-		cl.silent = false
-		if moved = cl.learn(voted); moved != nil {
-			cl.pause = askPause
-		}
-	} else if err != nil && !cl.silent {
-		cl.silent = true
-		cl.net.cfg.Logger.Warn("lockgen: the cluster does not say which server has what; waiters ask by timer until it does", "error",
-			fmt.Errorf("a permission is missing, which ACL LOG on the server names: %w", err))
-	}
-}
-
 // owners are the servers that have the slots.
 type owners struct {
 	addrs []string               // of servers; the first one for none
 	of    [protocol.Slots]uint16 // their places in addrs
 }
+
+func newOwners() *owners { return &owners{addrs: []string{""}} }
+
+// addr returns the address of the server that has a slot, or nothing.
+func (o *owners) addr(slot uint16) string { return o.addrs[o.of[slot]] }
 
 // place returns the place of an address.
 func (o *owners) place(addr string) uint16 {
@@ -79,17 +33,24 @@ func (o *owners) place(addr string) uint16 {
 	return uint16(i)
 }
 
+const (
+	// askGrace is how much longer than the first server the others have for their answers.
+	askGrace = 50 * time.Millisecond
+	// askPatience is the time limit of the first server.
+	askPatience = time.Second
+)
+
 // vote returns the owners that most servers name, of those that answer about as soon as the first one. If none does it
 // returns nil, and an error if the question is not permitted.
-func (cl *cluster) vote() (*owners, error) {
+func (l *link) vote() (*owners, error) {
 	type answer struct {
 		said []span
 		err  error
 	}
-	nodes := cl.net.rc.Nodes()
+	nodes := l.rc.Nodes()
 	answers := make(chan answer, len(nodes))
 	for addr, node := range nodes {
-		cl.net.cfg.User.Go(func() {
+		l.cfg.User.Go(func() {
 			said, err := spans(addr, node)
 			answers <- answer{said, err}
 		})
@@ -97,7 +58,7 @@ func (cl *cluster) vote() (*owners, error) {
 	var failure error
 	timer := time.NewTimer(askPatience)
 	defer timer.Stop()
-	o := &owners{addrs: []string{""}}
+	o := newOwners()
 	votes := map[string]*[protocol.Slots]uint8{}
 	most := new([protocol.Slots]uint8)
 	for missing := len(nodes); missing > 0; missing-- {
@@ -124,7 +85,7 @@ func (cl *cluster) vote() (*owners, error) {
 			}
 			continue
 		case <-timer.C:
-		case <-cl.net.cfg.Stopped:
+		case <-l.cfg.Stopped:
 		}
 		break
 	}

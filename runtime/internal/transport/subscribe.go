@@ -12,58 +12,45 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// Listen calls event for each message on a channel, until the listener is closed. event does not block. Each channel is
-// subscribed once, however many listeners it has.
-func (t *Transport) Listen(channel string, event func(hub.Event)) *hub.Listener {
-	return t.hub.Listen(channel, event)
-}
-
-// Heard returns how many subscriptions of the client to a channel of Redisson a server counts, and how many messages have come
-// on it since it was subscribed.
-func (t *Transport) Heard(channel string) (messages uint64, own int64) {
-	messages, subscribed := t.hub.Heard(channel)
-	if !subscribed {
-		return messages, 0
-	}
-	if t.cluster != nil && t.cluster.channels == BothChannels {
-		return messages, 2
-	}
-	return messages, 1
-}
-
 // newHub returns the hub of all subscriptions.
 //
 // A connection is a dedicated one, not the shared one of Client.Receive: its loss is reported, where Receive subscribes again
 // without a word and so hides that messages were missed, and servers that refuse other commands on a subscribed connection
 // do not matter.
-func (t *Transport) newHub() *hub.Hub {
-	cfg := hub.Config{
-		Dial:    t.subscriber,
-		Linger:  time.Second,
-		Backoff: []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond},
-		OnError: func(err error) {
-			t.cfg.Logger.Warn("lockgen: subscribing failed; waiters ask by timer until it works", "error", err)
-		},
-		OnWorks: func() { t.cfg.Logger.Info("lockgen: subscribing works again") },
-		OnBroken: func(err error) {
-			t.cfg.Logger.Info("lockgen: subscription connection broke; connecting again", "error", err)
-		},
-	}
-	if t.cluster != nil { // its connections do not rest: their end shows which servers have failed
-		cfg.Dial, cfg.Lane, cfg.Moved = t.cluster.subscriber, t.cluster.nodeOf, t.cluster.ask
-	} else {
-		cfg.Resting = t.cfg.User.Resting
-	}
+func (t *tracker) newHub() *hub.Hub {
+	cfg := t.link.hubConfig()
+	cfg.Dial, cfg.Resting = t.subscriber, t.link.cfg.User.Resting
 	return hub.New(cfg)
 }
 
-func (t *Transport) subscriber(_ string, sink hub.Sink) (hub.Conn, <-chan error, error) {
-	servers := t.servers() // before the connection: so a change meanwhile is noticed
-	conn, _ := t.rc.Dedicate()
+// newHub returns the hub of all subscriptions. Its connections do not rest: their end shows which servers have failed.
+func (cl *cluster) newHub() *hub.Hub {
+	cfg := cl.link.hubConfig()
+	cfg.Dial, cfg.Lane, cfg.Moved = cl.subscriber, cl.nodeOf, cl.ask
+	return hub.New(cfg)
+}
+
+func (l *link) hubConfig() hub.Config {
+	return hub.Config{
+		Linger:  time.Second,
+		Backoff: []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond},
+		OnError: func(err error) {
+			l.cfg.Logger.Warn("lockgen: subscribing failed; waiters ask by timer until it works", "error", err)
+		},
+		OnWorks: func() { l.cfg.Logger.Info("lockgen: subscribing works again") },
+		OnBroken: func(err error) {
+			l.cfg.Logger.Info("lockgen: subscription connection broke; connecting again", "error", err)
+		},
+	}
+}
+
+func (t *tracker) subscriber(_ string, sink hub.Sink) (hub.Conn, <-chan error, error) {
+	servers := t.link.servers() // before the connection: so a change meanwhile is noticed
+	conn, _ := t.link.rc.Dedicate()
 	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { sink.Message(m.Channel, m.Message) },
 	})
-	watched, alsoBroken := t.tracker.adopt(conn, servers)
+	watched, alsoBroken := t.adopt(conn, servers)
 	if watched != nil {
 		broken = alsoBroken
 	}
@@ -108,7 +95,7 @@ func (cl *cluster) subscriber(addr string, sink hub.Sink) (hub.Conn, <-chan erro
 	if addr == "" {
 		return nowhere{}, nil, nil
 	}
-	node := cl.net.rc.Nodes()[addr]
+	node := cl.link.rc.Nodes()[addr]
 	if node == nil {
 		return nil, nil, fmt.Errorf("the server %s is not known yet", addr)
 	}

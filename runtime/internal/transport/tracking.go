@@ -3,12 +3,14 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -25,10 +27,10 @@ import (
 // Without the connection, because it broke, is mute or the server refuses to report, no lease is lost: leases are renewed over the
 // shared one, and a change is noticed then.
 type tracker struct {
-	net    *Transport
+	link   *link
+	hub    *hub.Hub
 	loop   sync.WaitGroup
-	perKey atomic.Bool  // the server remembers of a script the keys that it reads, and no others
-	bulk   atomic.Int32 // a bulkStage
+	memory atomic.Int32 // which keys of a script the server remembers, see memoryAll
 
 	mu      sync.Mutex // guards the rest
 	adopted *watched   // the present connection; nil while there is none
@@ -61,6 +63,25 @@ const (
 	watchOver                        // the connection is broken, or replaced
 )
 
+// Which keys of a script a server remembers that reports changes.
+const (
+	memoryAll        int32 = iota // all that the script is called with, at each read of one
+	memoryReads                   // those that the script reads
+	memoryAfter                   // all, but for scripts that run without tracking, see [tracker.renew]
+	memoryAllRefused              // all: a permission for the other way is missing
+)
+
+// remembersReads reports whether a server that says so of itself remembers of a script the keys that it reads: Redis from 7.2 on, and
+// Valkey. Others remember all keys that the script is called with, at each read.
+func remembersReads(server, version string) bool {
+	if server == "valkey" {
+		return true
+	}
+	var major, minor int
+	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return n == 2 && (major > 7 || major == 7 && minor >= 2)
+}
+
 // FirstLook is how long after its grant a lease is confirmed for the first time, over the tracked connection, which
 // reports changes from then on. A call that unlocks before pays nothing.
 const FirstLook = 8 * time.Millisecond
@@ -79,38 +100,6 @@ var (
 type noTracking struct{ error }
 
 func (e noTracking) Unwrap() error { return e.error }
-
-// run sends a command as runSoon does: over the tracked connection if that is well, else, and also if it fails there, over the
-// shared one. A connection that has taken longer than patience for an answer is avoided. The command may be sent twice then.
-func (t *tracker) run(cmd protocol.Command, patience time.Duration) rueidis.RedisResult {
-	w := t.begin()
-	if w == nil {
-		return t.net.runSoon(cmd, patience)
-	}
-	var failure error
-	if answered, ok := w.pending.begin(patience); ok {
-		reply := t.renew(w.conn, cmd)
-		answered()
-		if failure = reply.Error(); failure == nil {
-			w.answered()
-			return reply
-		}
-		if _, ok := rueidis.IsRedisErr(failure); !ok {
-			w.avoid()
-		}
-	}
-	reply := t.net.runSoon(cmd, patience)
-	switch {
-	case reply.Error() != nil: // the other connection does no better
-	case failure != nil: // unless it is broken, it is the connection that the server refuses
-		t.mu.Lock()
-		w.replace(failure)
-		t.mu.Unlock()
-	default:
-		w.fallBehind(cmd.Keys, patience)
-	}
-	return reply
-}
 
 // begin returns the connection on which the server reports changes. If there is none it returns nil, and has the server begin to
 // report them as soon as there is a connection that subscribes.
@@ -131,7 +120,7 @@ func (t *tracker) reporting() *watched {
 	switch {
 	case t.closed || w == nil || w.stage != watchReporting:
 		return nil
-	case t.net.servers() != w.servers:
+	case t.link.servers() != w.servers:
 		w.replace(errMoved)
 		return nil
 	}
@@ -162,7 +151,7 @@ func (w *watched) reread() {
 	w.missed = nil
 	w.tracker.mu.Unlock()
 	if missed != nil {
-		w.tracker.net.cfg.User.Recheck(func(key string) bool { return missed[key] })
+		w.tracker.link.cfg.User.Recheck(func(key string) bool { return missed[key] })
 	}
 }
 
@@ -176,7 +165,7 @@ func (t *tracker) adopt(conn rueidis.DedicatedClient, servers string) (w *watche
 	}
 	w = &watched{tracker: t, conn: conn, servers: servers, gone: make(chan struct{})}
 	t.adopted = w
-	broken = conn.SetOnInvalidations(t.net.changed)
+	broken = conn.SetOnInvalidations(t.changed)
 	if t.wanted {
 		w.start()
 	}
@@ -199,7 +188,7 @@ func (w *watched) leave() {
 	}
 	t.adopted = nil
 	if t.wanted {
-		t.net.cfg.User.LookFirst(0) // no server would report changes of the read keys
+		t.link.cfg.User.LookFirst(0) // no server would report changes of the read keys
 	}
 }
 
@@ -218,7 +207,7 @@ func (w *watched) replace(err error) {
 	}
 	w.stage = watchOver
 	t.broke(err)
-	t.net.hub.Reconnect()
+	t.hub.Reconnect()
 }
 
 // fallBehind notes the keys of a command that went over another connection, since this one was late with an answer. When this one
@@ -245,7 +234,7 @@ func (w *watched) fallBehind(keys []string, patience time.Duration) {
 	oldest := w.pending.oldest()
 	t.loop.Go(func() {
 		defer w.behind.Store(false)
-		if t.net.pause(graceBehind) && !w.pending.oldest().After(oldest) {
+		if t.link.pause(graceBehind) && !w.pending.oldest().After(oldest) {
 			t.mu.Lock()
 			defer t.mu.Unlock()
 			w.replace(errBehind)
@@ -262,26 +251,19 @@ func (w *watched) work() {
 			t.mu.Lock()
 			w.stage = watchReporting
 			t.mu.Unlock()
-			t.net.cfg.User.LookFirst(FirstLook)
-			t.net.cfg.User.Recheck(nil) // so that all that is held is read over it
+			t.link.cfg.User.LookFirst(FirstLook)
+			t.link.cfg.User.Recheck(nil) // so that all that is held is read over it
 			return
 		}
 		t.mu.Lock()
 		t.broke(err)
 		t.mu.Unlock()
-		t.net.cfg.User.LookFirst(0)
-		pause := min(50*time.Millisecond<<min(failures, 7), 5*time.Second)
+		t.link.cfg.User.LookFirst(0)
+		wait := min(50*time.Millisecond<<min(failures, 7), 5*time.Second)
 		if _, ok := errors.AsType[noTracking](err); ok {
-			pause = time.Minute // for a permission that is given
+			wait = time.Minute // for a permission that is given
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-w.gone:
-			timer.Stop()
-			return
-		case <-t.net.cfg.Stopped:
-			timer.Stop()
+		if !pause(wait, t.link.cfg.Stopped, w.gone) {
 			return
 		}
 	}
@@ -289,9 +271,7 @@ func (w *watched) work() {
 
 // broke logs that the server does not report changes, unless the client has stopped. The caller holds t.mu.
 func (t *tracker) broke(err error) {
-	select {
-	case <-t.net.cfg.Stopped:
-	default:
+	if !t.link.stopped() {
 		t.say(err)
 	}
 }
@@ -309,8 +289,11 @@ func (t *tracker) track(conn rueidis.DedicatedClient) error {
 	server, version := hello["server"], hello["version"]
 	is, _ := server.ToString()
 	of, _ := version.ToString()
-	t.perKey.Store(remembersReads(is, of))
-	t.bulk.Store(bulkUnknown)
+	if remembersReads(is, of) {
+		t.memory.Store(memoryReads)
+	} else {
+		t.memory.Store(memoryAll)
+	}
 	for _, reply := range conn.DoMulti(context.Background(),
 		conn.B().ClientTracking().Off().Build(), // the user's client may cache, and so track in another way
 		conn.B().ClientTracking().On().Optout().Noloop().Build()) {
@@ -342,16 +325,16 @@ func (t *tracker) say(err error) {
 	if silent := err != nil; silent != t.silent {
 		t.silent = silent
 		if silent {
-			t.net.cfg.Logger.Info("lockgen: the server sends no messages about changes to held keys; the next renewal notices them", "error", err)
+			t.link.cfg.Logger.Info("lockgen: the server sends no messages about changes to held keys; the next renewal notices them", "error", err)
 		} else {
-			t.net.cfg.Logger.Info("lockgen: the server sends messages about changes to held keys again")
+			t.link.cfg.Logger.Info("lockgen: the server sends messages about changes to held keys again")
 		}
 	}
 }
 
 // changed is called when somebody else changed keys that were read over the tracked connection, or, with nil, when all keys may
 // have changed: the server was flushed, or the connection broke. It does not block.
-func (t *Transport) changed(keys []rueidis.RedisMessage) {
+func (t *tracker) changed(keys []rueidis.RedisMessage) {
 	var names []string
 	for i := range keys {
 		if name, err := keys[i].ToString(); err == nil {
@@ -359,6 +342,30 @@ func (t *Transport) changed(keys []rueidis.RedisMessage) {
 		}
 	}
 	if keys == nil || names != nil {
-		t.cfg.User.Changed(names)
+		t.link.cfg.User.Changed(names)
 	}
+}
+
+// beside sends a command over the tracked connection, once, if there is one and it answers. It does not have the server report changes: a
+// client that holds nothing whose changes matter may not be permitted to ask for that.
+func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bool) {
+	t.mu.Lock()
+	w := t.reporting()
+	t.mu.Unlock()
+	if w == nil {
+		return reply, false
+	}
+	answered, ok := w.pending.begin(t.link.Patience())
+	if !ok {
+		return reply, false
+	}
+	reply = t.link.broken(t.link.runOn(context.Background(), w.conn, cmd))
+	answered()
+	err := reply.Error()
+	if err == nil {
+		w.answered()
+	} else if _, ok := rueidis.IsRedisErr(err); !ok {
+		w.avoid()
+	}
+	return reply, true
 }

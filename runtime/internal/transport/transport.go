@@ -16,11 +16,6 @@ package transport
 
 import (
 	"context"
-	"errors"
-	"log/slog"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,101 +26,53 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A User is the client that a transport works for. Its methods do not block.
-type User interface {
-	// Go runs f on a goroutine that ends before the client is closed.
-	Go(f func())
-	// Aside runs f on a goroutine that may end later: it waits for an answer that nobody needs.
-	Aside(f func())
-	// Leave makes a goroutine of Go one of Aside, which calls Return when its function ends.
-	Leave()
-	Return()
-	// Busy reports whether the client holds anything or waits for anything.
-	Busy() bool
-	// Resting returns for how long at most a client that is not Busy can do without messages on its only channel; 0 for one that
-	// needs them.
-	Resting(channel string) time.Duration
-	// Recheck confirms the leases of some keys at once: their server may have lost writes. All leases, if some is nil.
-	Recheck(some func(key string) bool)
-	// EachKey calls f for the key of each lease.
-	EachKey(f func(key string))
-	// ListenTo listens on the channel of the client in the slot of a hash tag, until leave is called.
-	ListenTo(tag string) (leave func())
-	// Changed reports keys that another client changed, or, for nil, that all keys may have
-	// changed.
-	Changed(keys []string)
-	// LookFirst sets how long after its grant a lease is confirmed for the first time; 0 is when it is renewed anyway.
-	LookFirst(after time.Duration)
-}
-
-// Channels selects the kind of channels on which the programs of a cluster announce releases.
-type Channels int
-
-// The kinds of channels.
-const (
-	PlainChannels Channels = iota
-	ShardedChannels
-	BothChannels
-)
-
-// Config configures a transport.
-type Config struct {
-	Client    rueidis.Client
-	UUID      string   // of the client, which names its channels
-	Channels  Channels // of a cluster
-	Tracking  bool     // make a single server report changes
-	Replicas  int      // number of replicas that must confirm a grant
-	OpTimeout time.Duration
-	Logger    *slog.Logger
-	Stopped   <-chan struct{} // closed when background work must give up
-	User      User
-}
+// mostConfirming is the largest number of grants that wait for replicas at a time. Each has a connection of its own,
+// since no other request is answered over it meanwhile.
+const mostConfirming = 32
 
 // A Transport connects one client to its servers. Its methods may be called from any goroutine.
 type Transport struct {
-	rc      rueidis.Client
-	cfg     Config
-	cluster *cluster // nil unless the servers are one
+	link
 
-	brief     bool          // a request is answered, or has failed, within OpTimeout
-	loads     atomic.Uint64 // times that the scripts were loaded
-	spoke     atomic.Int64  // when the server answered last, a monotonic.Time
-	sending   atomic.Int32  // scripts under way over the shared connection
-	stuck     atomic.Int32  // those of them whose answer is late, and for which another goroutine has gone on
-	pipelined atomic.Bool   // there were two at once: from then on rueidis has goroutines that write and read
-
-	loading    chan struct{} // has a token while the scripts are loaded; a mutex would stand still in virtual time
-	confirming chan struct{} // as many tokens as requests that wait for replicas
-	direct     direct
-	crowd      crowd
-	tracker    tracker
-	second     second
-	lateness   lateness
-	pace       pace
-	renewals   pending // over the shared connection, if that is one
-	watcher    topologyWatcher
+	cluster    *cluster // nil unless the servers are one
+	guards     *guards  // of the cluster
 	hub        *hub.Hub
+	watcher    topologyWatcher
+	direct     direct
+	second     second
+	tracker    tracker
+	renewals   pendings      // that have no answer over the shared connections
+	confirming chan struct{} // as many tokens as requests that wait for replicas
+	crowd      crowd
+	lateness   lateness
+	brief      bool        // a request is answered, or has failed, within OpTimeout
+	pipelined  atomic.Bool // there were two commands at once: from then on rueidis has goroutines that write and read
 }
 
 // New returns a transport. It sends nothing.
 func New(cfg Config) *Transport {
-	t := &Transport{rc: cfg.Client, cfg: cfg, loading: make(chan struct{}, 1)}
-	t.tracker.net, t.direct.net, t.second.net = t, t, t
+	t := &Transport{link: link{rc: cfg.Client, cfg: cfg, loading: make(chan struct{}, 1)}}
+	l := &t.link
+	t.confirming = make(chan struct{}, mostConfirming)
+	t.tracker.link, t.direct.link, t.second.link, t.watcher.link = l, l, l, l
 	t.Rest(directRest, secondFor)
-	t.tracker.closed = !cfg.Tracking
-	if cfg.Replicas > 0 {
-		t.confirming = make(chan struct{}, mostConfirming)
-	}
-	switch cfg.Client.Mode() {
+	switch l.rc.Mode() {
 	case rueidis.ClientModeSentinel:
-		t.watcher.sentinel, t.watcher.look = true, t.lookForMaster
-		t.watcher.master = t.servers()
+		t.watcher.look, t.watcher.master = t.watcher.lookForMaster, l.servers()
 	case rueidis.ClientModeCluster:
-		t.cluster = &cluster{net: t, channels: cfg.Channels, owners: &owners{addrs: []string{""}}}
-		t.tracker.closed = true
-		t.watcher.look, t.watcher.rest = t.cluster.look, t.cluster.rest
+		t.cluster = newCluster(l)
+		t.second.cluster, l.askAll = t.cluster, t.cluster.ask
+		t.guards = &guards{cluster: t.cluster, of: map[string]guard{}}
+		t.watcher.look, t.watcher.rest = t.guards.look, t.guards.rest
 	}
-	t.hub = t.newHub()
+	t.tracker.closed = !t.Tracks()
+	if t.cluster != nil {
+		t.hub = t.cluster.newHub()
+		t.cluster.hub = t.hub
+	} else {
+		t.hub = t.tracker.newHub()
+	}
+	t.tracker.hub, t.watcher.hub = t.hub, t.hub
 	return t
 }
 
@@ -152,11 +99,9 @@ func (t *Transport) Quit() {
 // Unlisten ends all subscriptions.
 func (t *Transport) Unlisten() { t.hub.Close() }
 
-// Addrs returns the addresses of the servers, sorted.
-func (t *Transport) Addrs() []string { return slices.Sorted(maps.Keys(t.rc.Nodes())) }
-
-// servers returns one name for all servers, which changes with them.
-func (t *Transport) servers() string { return strings.Join(t.Addrs(), " ") }
+// Watch starts to look whether keys are on other servers than before, until the client holds nothing and waits for nothing. It does not
+// block.
+func (t *Transport) Watch() { t.watcher.start() }
 
 // Clustered reports whether the servers are a cluster.
 func (t *Transport) Clustered() bool { return t.cluster != nil }
@@ -169,7 +114,7 @@ func (t *Transport) Tracks() bool { return t.cfg.Tracking && t.cluster == nil }
 func (t *Transport) TracksChanges() bool { return t.tracker.tells() }
 
 // Sharded reports whether the client listens on sharded channels.
-func (t *Transport) Sharded() bool { return t.cluster != nil && t.cluster.channels != PlainChannels }
+func (t *Transport) Sharded() bool { return t.cluster != nil && t.cfg.Channels != PlainChannels }
 
 // ClockUnknown reports whether it is not known which server sent a message, and so whose clock it names.
 func (t *Transport) ClockUnknown() bool { return t.cluster != nil && !t.Sharded() }
@@ -177,7 +122,7 @@ func (t *Transport) ClockUnknown() bool { return t.cluster != nil && !t.Sharded(
 // Holds records that the client holds a key, so that a failover of its server is noticed.
 func (t *Transport) Holds(key string) {
 	if t.cluster != nil {
-		t.cluster.holds(key)
+		t.guards.holds(key)
 	}
 }
 
@@ -227,53 +172,46 @@ func (t *Transport) Get(ctx context.Context, key string) (text string, exists bo
 // now on.
 func (t *Transport) MarkShared() { t.pipelined.Store(true) }
 
-// pause waits for d, and reports false if the client was stopped meanwhile.
-func (t *Transport) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-t.cfg.Stopped:
-		return false
-	}
+// Listen calls event for each message on a channel, until the listener is closed. event does not block. Each channel is
+// subscribed once, however many listeners it has.
+func (t *Transport) Listen(channel string, event func(hub.Event)) *hub.Listener {
+	return t.hub.Listen(channel, event)
 }
 
-// A Reply is the reply to a command, or the error instead of it.
-type Reply struct{ result rueidis.RedisResult }
-
-// Err returns the error of a request that has no reply, or whose reply is an error.
-func (r Reply) Err() error { return r.result.Error() }
-
-// Int returns a reply that is an integer.
-func (r Reply) Int() (int64, error) { return r.result.AsInt64() }
-
-// Ints returns a reply that is an array of integers.
-func (r Reply) Ints() ([]int64, error) { return r.result.AsIntSlice() }
-
-// Bool returns a reply that is 0 or 1.
-func (r Reply) Bool() (bool, error) { return r.result.AsBool() }
-
-// Any returns a reply of integers, strings and arrays of them.
-func (r Reply) Any() (any, error) { return r.result.ToAny() }
-
-// Run sends a command and blocks for its reply. It takes no context: rueidis would set a deadline on the connection, which
-// other callers share, and a context that can be cancelled costs it a third of its speed. The timeout of the connection
-// bounds the call; a caller that has to return earlier waits beside it.
-func (t *Transport) Run(cmd protocol.Command) Reply { return Reply{t.run(cmd)} }
-
-// RunBatch sends the command of a batch, again if the answer is late, and returns the error of the command, or the first one of its
-// requests.
-func (t *Transport) RunBatch(cmd protocol.Command) error {
-	answer, _ := t.RunInTime(nil, cmd)
-	reply, err := answer.result.ToArray()
-	for size := len(protocol.Answer{}); err == nil && len(reply) > 0; reply = reply[size:] {
-		if len(reply) < size {
-			return errShort
-		}
-		_, err = answerOf(reply)
+// Heard returns how many subscriptions of the client to a channel of Redisson a server counts, and how many messages have come
+// on it since it was subscribed.
+func (t *Transport) Heard(channel string) (messages uint64, own int64) {
+	messages, subscribed := t.hub.Heard(channel)
+	if !subscribed {
+		return messages, 0
 	}
-	return err
+	if t.cluster != nil && t.cfg.Channels == BothChannels {
+		return messages, 2
+	}
+	return messages, 1
 }
 
-var errShort = errors.New("the reply to a batch has too few values")
+// Resent returns how many requests were sent again so far because the connection broke and the slot had another server. A request
+// during which the number changed may have been one of them.
+func (t *Transport) Resent() uint64 {
+	if t.cluster == nil {
+		return 0
+	}
+	return t.cluster.resends.Load()
+}
+
+// Redirects returns to how many servers of a cluster commands are redirected.
+func (t *Transport) Redirects() int {
+	if t.cluster == nil {
+		return 0
+	}
+	return int(t.cluster.redirects.Load())
+}
+
+// server returns the name of the server that a command goes to, as far as is known: none, if there is one.
+func (t *Transport) server(cmd protocol.Command) string {
+	if t.cluster == nil {
+		return ""
+	}
+	return t.cluster.nodeOf(cmd.Keys[0])
+}

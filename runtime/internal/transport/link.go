@@ -1,0 +1,103 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// A link is what all parts of a transport share: the client of rueidis, the scripts that its servers have, and how fast they answer.
+// [link.runOn] sends a command over the connection that its caller chooses.
+type link struct {
+	rc      rueidis.Client
+	cfg     Config
+	askAll  func() // of a cluster: asks the servers which of them has which slot; nil if there is one server
+	loads   atomic.Uint64
+	loading chan struct{} // has a token while the scripts are loaded; a mutex would stand still in virtual time
+	spoke   atomic.Int64  // when the server answered last, a monotonic.Time
+	closing atomic.Int64  // since when requests fail because their connection is closed, a monotonic.Time; 0 if they do not
+	pace    pace
+	traffic traffic
+}
+
+// A sender is a client of rueidis, or one connection of it.
+type sender interface {
+	Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult
+	DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult
+}
+
+// Addrs returns the addresses of the servers, sorted.
+func (l *link) Addrs() []string { return slices.Sorted(maps.Keys(l.rc.Nodes())) }
+
+// servers returns one name for all servers, which changes with them.
+func (l *link) servers() string { return strings.Join(l.Addrs(), " ") }
+
+// Patience returns how long a connection may take for an answer before another one is tried: several times the recent
+// response time. Where all answers are slow, a repeated request makes them slower.
+func (l *link) Patience() time.Duration { return max(leastPatience, 4*l.pace.typical()) }
+
+// stopped reports whether the client was stopped.
+func (l *link) stopped() bool {
+	select {
+	case <-l.cfg.Stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// pause waits for d, and reports false if the client was stopped meanwhile.
+func (l *link) pause(d time.Duration) bool { return pause(d, l.cfg.Stopped, nil) }
+
+// pause waits for d, and reports false if one of two channels was closed meanwhile, of which the second can be nil.
+func pause(d time.Duration, stopped, gone <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-stopped:
+	case <-gone:
+	}
+	return false
+}
+
+// dedicate returns a connection for the caller alone, which closes it, or nil if stopped is closed meanwhile, or there is none within
+// OpTimeout: a client of the user's may be out of connections for as long as it likes.
+func (l *link) dedicate(stopped <-chan struct{}, rc rueidis.Client) rueidis.DedicatedClient {
+	got := make(chan rueidis.DedicatedClient)
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		conn, release := rc.Dedicate()
+		select {
+		case got <- conn:
+		case <-over:
+			release()
+		}
+	}()
+	late := time.NewTimer(l.cfg.OpTimeout)
+	defer late.Stop()
+	select {
+	case conn := <-got:
+		return conn
+	case <-late.C:
+	case <-stopped:
+	}
+	return nil
+}
+
+// broken returns reply, which came over an exclusive connection. When that breaks, rueidis can say that the client is
+// closing, as it does of a request that was not sent. But this request may have been, and the client goes on.
+func (l *link) broken(reply rueidis.RedisResult) rueidis.RedisResult {
+	if errors.Is(reply.NonRedisError(), rueidis.ErrClosing) && !l.stopped() {
+		return rueidis.NewErrorResult(errBroke)
+	}
+	return reply
+}

@@ -1,0 +1,178 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// runOn sends a command over a connection, or the connections, of one server. If the server has lost the scripts,
+// because it was restarted, failed over or flushed, runOn loads them again, and then ctx bounds it no more.
+func (l *link) runOn(ctx context.Context, rc sender, cmd protocol.Command) rueidis.RedisResult {
+	loaded := l.loads.Load()
+	if loaded == 0 {
+		loaded = l.load(loaded)
+	}
+	asked := monotonic.Now()
+	reply := rc.Do(ctx, l.evalsha(cmd))
+	if !missing(reply) {
+		l.heard(asked, reply)
+		return l.translate(reply)
+	}
+	if l.askAll == nil {
+		l.load(loaded)
+		reply = rc.Do(context.Background(), l.evalsha(cmd))
+	}
+	for try := 0; missing(reply) && try < mostLoads; try++ {
+		if l.askAll != nil && try == 1 {
+			l.load(loaded) // the slot is on its way to a server that has no scripts
+		}
+		// The server was flushed again, or a long script filled the input of the server and others came between.
+		replies := rc.DoMulti(context.Background(), l.rc.B().ScriptLoad().Script(cmd.Script.Source()).Build(), l.evalsha(cmd))
+		reply = replies[1]
+		if _, answered := rueidis.IsRedisErr(replies[0].Error()); answered && missing(reply) {
+			return replies[0] // the script cannot be loaded, for this reason
+		}
+	}
+	return l.translate(reply)
+}
+
+// together sends commands over a connection in one round trip, and returns their replies.
+func (l *link) together(to sender, cmds []protocol.Command) []rueidis.RedisResult {
+	if len(cmds) == 1 {
+		return []rueidis.RedisResult{l.runOn(context.Background(), to, cmds[0])}
+	}
+	if loaded := l.loads.Load(); loaded == 0 {
+		l.load(loaded)
+	}
+	commands := make(rueidis.Commands, len(cmds))
+	for i, cmd := range cmds {
+		commands[i] = l.evalsha(cmd)
+	}
+	replies := to.DoMulti(context.Background(), commands...)
+	for i, cmd := range cmds {
+		if missing(replies[i]) {
+			replies[i] = l.runOn(context.Background(), to, cmd)
+		} else {
+			replies[i] = l.translate(replies[i])
+		}
+	}
+	return replies
+}
+
+// heard notes the reply to a request that was sent at asked.
+func (l *link) heard(asked monotonic.Time, reply rueidis.RedisResult) {
+	if reply.NonRedisError() != nil {
+		return
+	}
+	answered := monotonic.Now()
+	l.spoke.Store(int64(answered))
+	l.pace.note(min(answered.Sub(asked), l.Patience())) // one that is later was found to be late
+	if l.closing.Load() != 0 {
+		l.closing.Store(0)
+	}
+}
+
+// translate replaces two errors of rueidis. One says that a context has ended when the connection's timeout is over: a
+// caller would take that for the end of its own context. One says that the client is closing when another server becomes
+// the master.
+func (l *link) translate(reply rueidis.RedisResult) rueidis.RedisResult {
+	err := reply.NonRedisError()
+	switch {
+	case err == nil:
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return rueidis.NewErrorResult(ErrNoAnswer)
+	case l.failedOver(err):
+		return rueidis.NewErrorResult(errFailedOver)
+	}
+	return reply
+}
+
+// missing reports whether the server did not know the script.
+func missing(reply rueidis.RedisResult) bool {
+	err, ok := rueidis.IsRedisErr(reply.Error())
+	return ok && err.IsNoScript()
+}
+
+func (l *link) evalsha(cmd protocol.Command) rueidis.Completed {
+	return l.rc.B().Evalsha().Sha1(cmd.Script.SHA1()).Numkeys(int64(len(cmd.Keys))).Key(cmd.Keys...).Arg(cmd.Args...).Build()
+}
+
+// mostLoads is how often a script is sent again together with a command that was run without it.
+const mostLoads = 100
+
+// loadPatience is how long one server of many has for loading the scripts while a request waits for it.
+const loadPatience = 250 * time.Millisecond
+
+// load sends every script to every server, in one round trip each, unless another caller has done so since this one saw
+// seen loads. It returns the number of loads so far. It may fail: a script that is not loaded is found missing when it is
+// called, and loaded then. Of many servers, no request waits for one that is down or that does not answer soon.
+func (l *link) load(seen uint64) uint64 {
+	l.loading <- struct{}{}
+	defer func() { <-l.loading }()
+	if now := l.loads.Load(); now != seen {
+		return now
+	}
+	if l.askAll != nil {
+		l.cfg.User.Go(l.askAll)
+	}
+	nodes := l.rc.Nodes()
+	done := make(chan bool, len(nodes))
+	for addr, node := range nodes {
+		if l.askAll == nil {
+			done <- l.loadOn(addr, node)
+		} else {
+			l.cfg.User.Go(func() { done <- l.loadOn(addr, node) })
+		}
+	}
+	late := time.After(loadPatience)
+	loaded := false
+	for range nodes {
+		select {
+		case ok := <-done:
+			loaded = loaded || ok
+			continue
+		case <-late:
+		}
+		break
+	}
+	if !loaded {
+		return seen
+	}
+	return l.loads.Add(1)
+}
+
+// loadOn sends every script to one server. It reports false if that may succeed later. A permission that is missing will be missing the
+// next time, too, and others may have loaded the scripts.
+func (l *link) loadOn(addr string, node rueidis.Client) bool {
+	all := scripts.All()
+	loads := make(rueidis.Commands, len(all))
+	for i, s := range all {
+		loads[i] = node.B().ScriptLoad().Script(s.Source()).Build()
+	}
+	for _, reply := range node.DoMulti(context.Background(), loads...) {
+		if err := reply.Error(); err != nil {
+			l.cfg.Logger.Warn("lockgen: scripts could not be loaded", "server", addr, "error", err)
+			_, answered := rueidis.IsRedisErr(err)
+			return answered && !Passing(err)
+		}
+	}
+	return true
+}
+
+// failedOver reports whether err, of a request, may be that of a connection that was closed because there is another
+// master. It is not for long: then the client was closed by the program that made it.
+func (l *link) failedOver(err error) bool {
+	if l.rc.Mode() != rueidis.ClientModeSentinel || !errors.Is(err, rueidis.ErrClosing) {
+		return false
+	}
+	at := int64(monotonic.Now())
+	l.closing.CompareAndSwap(0, at)
+	return time.Duration(at-l.closing.Load()) < l.cfg.OpTimeout
+}
