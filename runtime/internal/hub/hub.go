@@ -85,17 +85,27 @@ type Hub struct {
 }
 
 type channel struct {
-	lane       *lane
-	listeners  map[*Listener]struct{}
-	subscribed atomic.Bool // changed with Hub.mu
-	dropped    bool        // the server ended it, perhaps before it was recorded as subscribed
-	telling    bool        // the listeners do not know yet that it is subscribed
-	early      []string    // messages of that time, for later
-	again      bool        // it was subscribed before, or a try to do so failed
-	idle       time.Time   // when the last listener left
-	missed     bool        // a message came since then
-	messages   uint64      // how many came
+	lane      *lane
+	listeners map[*Listener]struct{}
+	state     atomic.Int32 // a state; changed with Hub.mu
+	early     []string     // messages that came while the state was one in which they wait
+	again     bool         // it was subscribed before, or a try to do so failed
+	idle      time.Time    // when the last listener left
+	missed    bool         // a message came since then
+	messages  uint64       // how many came
 }
+
+// The states of a channel. It goes from off to asked to telling to live, and back to off when its connection or its server is lost.
+const (
+	off     int32 = iota // it is not subscribed
+	asked                // the server is asked to subscribe it; messages wait
+	ended                // likewise, and the server has ended it already; messages wait
+	telling              // it is subscribed, and the listeners are being told; messages wait
+	live                 // it is subscribed
+)
+
+// subscribed reports whether the channel is subscribed, as far as is known. It takes no lock.
+func (ch *channel) subscribed() bool { return ch.state.Load() >= telling }
 
 // A Listener is called for the events of its channel until it is closed.
 type Listener struct {
@@ -103,8 +113,7 @@ type Listener struct {
 	name  string
 	ch    *channel // nil if the hub was closed before
 	event func(Event)
-	ready chan struct{}
-	heard bool // guarded by hub.mu: ready is closed
+	ready chan struct{} // closed with hub.mu held
 
 	missed bool
 }
@@ -136,15 +145,14 @@ func (h *Hub) Listen(name string, event func(Event)) *Listener {
 		h.assign(name, ch)
 	}
 	l.ch = ch
-	l.missed = ch.missed && ch.subscribed.Load()
+	l.missed = ch.missed && ch.subscribed()
 	ch.missed = false
 	ch.listeners[l] = struct{}{}
-	if ch.subscribed.Load() {
-		l.heard = true
+	if ch.subscribed() {
 		close(l.ready)
-		return l
+	} else {
+		ch.lane.wake()
 	}
-	ch.lane.wake()
 	return l
 }
 
@@ -164,11 +172,11 @@ func (h *Hub) assign(name string, ch *channel) {
 		return
 	} else if from != nil {
 		delete(from.channels, name)
-		if ch.subscribed.Load() {
+		if ch.subscribed() {
+			ch.state.Store(off)
 			from.leaving = append(from.leaving, name)
 			from.wake()
 		}
-		ch.subscribed.Store(false)
 		ch.again = true
 	}
 	ch.lane = l
@@ -182,7 +190,7 @@ func (l *Listener) Ready() <-chan struct{} { return l.ready }
 
 // Live reports whether the subscription is active: Ready, and the connection not known to be
 // broken. It takes no lock.
-func (l *Listener) Live() bool { return l.ch != nil && l.ch.subscribed.Load() }
+func (l *Listener) Live() bool { return l.ch != nil && l.ch.subscribed() }
 
 // Hurry makes the hub connect at once if it has put that off, as [Config] says: from now on the messages are needed.
 func (l *Listener) Hurry() {
@@ -201,7 +209,7 @@ func (h *Hub) Subscribed(name string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ch := h.channels[name]
-	return ch != nil && ch.subscribed.Load()
+	return ch != nil && ch.subscribed()
 }
 
 // Heard returns whether the channel named name is subscribed now, and how many messages have come since it was subscribed,
@@ -210,7 +218,7 @@ func (h *Hub) Heard(name string) (messages uint64, subscribed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ch := h.channels[name]; ch != nil {
-		return ch.messages, ch.subscribed.Load()
+		return ch.messages, ch.subscribed()
 	}
 	return 0, false
 }
@@ -241,7 +249,7 @@ func (h *Hub) Close() {
 		h.closed = true
 		close(h.closing)
 		for _, ch := range h.channels {
-			ch.subscribed.Store(false)
+			ch.state.Store(off)
 		}
 		h.channels = map[string]*channel{}
 	}
@@ -283,10 +291,20 @@ func (h *Hub) Reconnect() {
 func (h *Hub) Reassign() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.assignAll(h.channels)
+}
+
+// assignAll makes the lanes carry some channels that have them, unless the hub is closed. The caller holds h.mu.
+func (h *Hub) assignAll(channels map[string]*channel) {
 	if h.closed {
 		return
 	}
-	for name, ch := range h.channels {
+	for name, ch := range channels {
 		h.assign(name, ch)
 	}
+}
+
+// backoff returns how long to wait after so many failures.
+func (h *Hub) backoff(failures int) time.Duration {
+	return h.cfg.Backoff[min(failures, len(h.cfg.Backoff))-1]
 }

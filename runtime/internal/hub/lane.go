@@ -2,7 +2,6 @@ package hub
 
 import (
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -35,10 +34,7 @@ func (l *lane) wake() {
 // breaks.
 func (l *lane) loop() {
 	h := l.h
-	for failures := 0; ; {
-		if !l.await() {
-			return
-		}
+	for failures := 0; l.await(); {
 		select {
 		case <-l.renew: // it will be a new one
 		default:
@@ -63,17 +59,18 @@ func (l *lane) loop() {
 		h.mu.Lock()
 		l.leaving = nil
 		for _, ch := range l.channels {
-			ch.subscribed.Store(false)
-			ch.again = true
-			ch.telling, ch.early = false, nil
+			ch.state.Store(off)
+			ch.again, ch.early = true, nil
 		}
 		h.mu.Unlock()
 		switch spread := l.resting(); {
 		case spread > 0:
-			if !l.rest(spread) {
+			// A server that fails ends the connections of all clients at the same moment, and without a pause they would all come back
+			// at the same moment.
+			if !l.sleep(rand.N(spread), l.poke) { //nolint:gosec // it spreads load
 				return
 			}
-		case failures > 0 && !l.pause(h.cfg.Backoff[min(failures, len(h.cfg.Backoff))-1]):
+		case failures > 0 && !l.sleep(h.backoff(failures), l.renew):
 			return
 		}
 		failures++
@@ -102,12 +99,7 @@ func (l *lane) reassign() {
 	h.cfg.Moved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
-		return
-	}
-	for name, ch := range l.channels {
-		h.assign(name, ch)
-	}
+	h.assignAll(l.channels)
 }
 
 // await blocks until a channel is wanted and reports false when the hub is closed.
@@ -154,32 +146,17 @@ func (l *lane) resting() time.Duration {
 	return h.cfg.Resting(only)
 }
 
-// rest puts off the next connection of a lane, for a random time up to most, until somebody needs its messages. A server that fails
-// ends the connections of all clients at the same moment, and without a pause they would all come back at the same moment.
-func (l *lane) rest(most time.Duration) bool {
-	timer := time.NewTimer(rand.N(most)) //nolint:gosec // it spreads load
-	defer timer.Stop()
-	select {
-	case <-l.h.closing:
-		return false
-	case <-l.poke:
-		return true
-	case <-timer.C:
-		return true
-	}
-}
-
-func (l *lane) pause(d time.Duration) bool {
+// sleep waits for d, or until there is a token in wake, and reports false when the hub is closed.
+func (l *lane) sleep(d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-l.h.closing:
 		return false
-	case <-l.renew:
-		return true
+	case <-wake:
 	case <-timer.C:
-		return true
 	}
+	return true
 }
 
 // serve keeps the subscriptions of one connection as wanted until it breaks or the hub is closed.
@@ -216,7 +193,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 				}
 			}
 			if refusals > 0 { // at once for the first time, as they may have just moved
-				recheck = min(recheck, h.cfg.Backoff[min(refusals, len(h.cfg.Backoff))-1])
+				recheck = min(recheck, h.backoff(refusals))
 			}
 		}
 		if len(drop) > 0 {
@@ -226,7 +203,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 			}
 		}
 		if refused { // other channels wait as long
-			if !l.pause(h.cfg.Backoff[min(refusals, len(h.cfg.Backoff))-1]) {
+			if !l.sleep(h.backoff(refusals), l.renew) {
 				return worked
 			}
 			continue
@@ -288,24 +265,19 @@ func (l *lane) difference() (add, drop []string, recheck time.Duration) {
 	for name, ch := range l.channels {
 		switch {
 		case len(ch.listeners) > 0:
-			if !ch.subscribed.Load() {
-				ch.dropped, ch.telling = false, true
+			if !ch.subscribed() {
+				ch.state.Store(asked)
 				add = append(add, name)
 			}
-		case !ch.subscribed.Load():
-			delete(h.channels, name)
-			delete(l.channels, name)
-		default:
-			left := h.cfg.Linger - time.Since(ch.idle)
-			if left > 0 {
-				recheck = min(recheck, left)
-				continue
+		case ch.subscribed() && time.Since(ch.idle) < h.cfg.Linger:
+			recheck = min(recheck, h.cfg.Linger-time.Since(ch.idle))
+		default: // from here on a new listener subscribes anew; the commands are sent in order
+			if ch.subscribed() {
+				ch.state.Store(off)
+				drop = append(drop, name)
 			}
-			// From here on a new listener subscribes anew; the commands are sent in order.
-			ch.subscribed.Store(false)
 			delete(h.channels, name)
 			delete(l.channels, name)
-			drop = append(drop, name)
 		}
 	}
 	return add, drop, recheck
@@ -325,14 +297,16 @@ func (l *lane) subscribed(names, elsewhere []string) {
 		if ch == nil {
 			continue
 		}
-		if ch.dropped || slices.Contains(elsewhere, name) {
+		if ch.state.Load() == ended || slices.Contains(elsewhere, name) {
+			ch.state.Store(ended)
 			ch.again, l.moved = true, true
 			continue
 		}
-		ch.subscribed.Store(true)
+		ch.state.Store(telling)
 		for to := range ch.listeners {
-			if !to.heard {
-				to.heard = true
+			select {
+			case <-to.ready:
+			default:
 				close(to.ready)
 			}
 			calls = append(calls, event{to, Event{Subscribed: true, Again: ch.again}})
@@ -354,21 +328,22 @@ func (l *lane) catchUp(name string) {
 	for {
 		h.mu.Lock()
 		ch := l.channels[name]
-		if ch == nil || len(ch.early) == 0 {
-			if ch != nil {
-				ch.telling = false
+		if ch == nil {
+			h.mu.Unlock()
+			return
+		}
+		if len(ch.early) == 0 {
+			if ch.subscribed() {
+				ch.state.Store(live)
+			} else {
+				ch.state.Store(off)
 			}
 			h.mu.Unlock()
 			return
 		}
 		payload := ch.early[0]
 		ch.early = ch.early[1:]
-		listeners := slices.Collect(maps.Keys(ch.listeners))
-		ch.missed = len(listeners) == 0
-		h.mu.Unlock()
-		for _, to := range listeners {
-			to.event(Event{Payload: payload})
-		}
+		h.deliver(ch, payload)
 	}
 }
 
@@ -386,23 +361,28 @@ func (s *sink) Message(name, payload string) {
 	}
 	s.h.mu.Lock()
 	ch := s.h.channels[name]
-	if ch != nil {
-		ch.messages++
-	}
-	if ch != nil && ch.telling {
-		ch.early = append(ch.early, payload)
+	if ch == nil {
 		s.h.mu.Unlock()
 		return
 	}
-	var listeners []*Listener
-	if ch != nil {
-		ch.missed = len(ch.listeners) == 0
-		listeners = make([]*Listener, 0, len(ch.listeners))
-		for l := range ch.listeners {
-			listeners = append(listeners, l)
-		}
+	ch.messages++
+	switch ch.state.Load() {
+	case asked, ended, telling:
+		ch.early = append(ch.early, payload)
+		s.h.mu.Unlock()
+	default:
+		s.h.deliver(ch, payload)
 	}
-	s.h.mu.Unlock()
+}
+
+// deliver passes a message to the listeners. The caller holds h.mu, which deliver unlocks before.
+func (h *Hub) deliver(ch *channel, payload string) {
+	listeners := make([]*Listener, 0, len(ch.listeners))
+	for l := range ch.listeners {
+		listeners = append(listeners, l)
+	}
+	ch.missed = len(listeners) == 0
+	h.mu.Unlock()
 	for _, l := range listeners {
 		l.event(Event{Payload: payload})
 	}
@@ -416,9 +396,13 @@ func (s *sink) Dropped(name string) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	if ch := s.channels[name]; ch != nil { // otherwise it was not wanted here any more
-		ch.subscribed.Store(false)
-		ch.dropped, ch.again = true, true
-		s.moved = true
+		switch ch.state.Load() {
+		case asked, telling:
+			ch.state.Store(ended)
+		case live:
+			ch.state.Store(off)
+		}
+		ch.again, s.moved = true, true
 		s.wake()
 	}
 }
