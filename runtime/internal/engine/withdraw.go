@@ -142,6 +142,7 @@ func (ws *Withdrawals) Add(by Withdrawer, list ...*Withdrawal) {
 			group.added++
 		}
 		old.to(withdrawalAdded)
+		old.Tokens = max(old.Tokens, wd.Tokens) // the one that was added by its number alone does not know its place
 		old.Aside, old.Watch, old.limit = wd.Aside, max(old.Watch, wd.Watch), limit
 		old.added++
 		switch first, then := old.Over, wd.Over; {

@@ -28,10 +28,11 @@ type office struct {
 	mu    sync.Mutex
 	times []time.Duration // of requests
 	asked map[uint64]int  // how often for each ticket
+	named map[uint64]int  // the tokens in the place of each ticket, as the last request names it
 }
 
 func newOffice(answer func(request int) said) *office {
-	return &office{answer: answer, asked: map[uint64]int{}, began: time.Now()}
+	return &office{answer: answer, asked: map[uint64]int{}, named: map[uint64]int{}, began: time.Now()}
 }
 
 // sent returns when requests came, and how often for each ticket.
@@ -52,6 +53,7 @@ func (o *office) Withdraw(list []*Withdrawal) (Fate, error) {
 	o.times = append(o.times, time.Since(o.began))
 	for _, wd := range list {
 		o.asked[wd.Number]++
+		o.named[wd.Number] = wd.Tokens
 	}
 	request := len(o.times)
 	o.mu.Unlock()
@@ -152,6 +154,22 @@ func TestWithdrawals_AddedAgain(t *testing.T) {
 		require.Zero(t, first.Load()+second.Load()+third.Load())
 		pass(10 * time.Second)
 		require.Equal(t, []int32{1, 1, 1}, []int32{first.Load(), second.Load(), third.Load()})
+	})
+}
+
+// A ticket that was added by its number alone, and then by its place in the wait queue, is withdrawn from its place, in either order.
+func TestWithdrawals_ByNumberAndByPlace(t *testing.T) {
+	t.Parallel()
+	withdrawing(t, always(said{}), func(t *testing.T, ws *Withdrawals, o *office, _ func()) {
+		byNumber := func(n uint64) *Withdrawal { return &Withdrawal{Number: n, Watch: time.Minute} }
+		byPlace := func(n uint64) *Withdrawal { return &Withdrawal{Number: n, Tokens: 2, Watch: time.Minute} }
+		ws.Add(o, byNumber(1), byPlace(2))
+		pass(time.Second)
+		ws.Add(o, byPlace(1), byNumber(2))
+		pass(2 * time.Minute)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		require.Equal(t, map[uint64]int{1: 2, 2: 2}, o.named)
 	})
 }
 
