@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/connect"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/hooks"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -23,14 +23,12 @@ import (
 // one per process. For Redis all goroutines of a Client are one owner: they queue in the order of their calls and hand
 // a key to each other without a round trip.
 type Client struct {
-	rc    rueidis.Client
-	owned bool // by Open: rc is closed with the Client
-	opts  Options
+	rc   rueidis.Client
+	conn connect.Connection // by rc
+	opts Options
 
 	wire protocol.Process     // the common part of its requests
 	net  *transport.Transport // the connections to the servers
-
-	watched, database string // the master set of sentinels, and the database of the server; only Open knows them, see site
 
 	ticketNumbers atomic.Uint64 // a number for each ticket to a key, the second half of its owner
 	watchdog      *watchdog.Watchdog
@@ -109,18 +107,17 @@ func New(rc rueidis.Client, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	mode, err := channels(rc, opts)
+	conn, err := connect.Over(rc, opts.ofConnections())
 	if err != nil {
 		return nil, err
 	}
-	return newClient(rc, opts, mode, protocol.NewUUID(listens(rc, mode))), nil
+	return newClient(conn, opts), nil
 }
 
-// newClient returns the Client named uuid. mode selects the channels on which a cluster announces
-// releases.
-func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Client {
+func newClient(conn connect.Connection, opts Options) *Client {
 	c := &Client{
-		rc:      rc,
+		rc:      conn.Redis,
+		conn:    conn,
 		opts:    opts,
 		tasks:   make(chan func()),
 		closing: make(chan struct{}),
@@ -132,15 +129,14 @@ func newClient(rc rueidis.Client, opts Options, mode PubSub, uuid string) *Clien
 	for _, kind := range counted {
 		*c.countersOf(kind) = newRegistry(c, func(c *Client, key string) *counter { return newCounter(c, kind, key) })
 	}
-	publish := protocol.PublishPlain
-	if rc.Mode() == rueidis.ClientModeCluster {
-		publish = mode.publish()
-	}
-	c.wire = protocol.NewProcess(uuid, publish, max(0, opts.TokenTTL), opts.Watchdog)
+	c.wire = protocol.NewProcess(conn.UUID, conn.Publish(), max(0, opts.TokenTTL), opts.Watchdog)
 	c.net = transport.New(transport.Config{
-		Client: rc, UUID: uuid, Channels: mode.channels(), Tracking: opts.Tracking != TrackingOff, Replicas: opts.Replicas,
+		Client: c.rc, UUID: conn.UUID, Channels: conn.Channels, Tracking: opts.Tracking != TrackingOff, Replicas: opts.Replicas,
 		OpTimeout: opts.OpTimeout, Logger: opts.Logger, Stopped: c.stopped, User: user{c},
 	})
+	if conn.Owned {
+		c.net.Bound(conn.Dials)
+	}
 	c.takes, c.acquires = c.net.Batcher(c.wire.Takes(), true), c.net.Batcher(c.wire.Acquires(), true)
 	c.reviews = c.net.Reviewer(c.wire.Acquires())
 	c.frees, c.releases = c.net.Batcher(c.wire.Frees(), false), c.net.Batcher(c.wire.Releases(), false)
@@ -254,7 +250,7 @@ func (c *Client) Close() error {
 		case <-renewed:
 		case <-time.After(c.net.Patience()): // nobody needs the answers to renewals, which may not come over a mute connection
 		}
-		if c.owned {
+		if c.conn.Owned {
 			c.disconnected.Store(true)
 			c.rc.Close()
 		}
@@ -269,16 +265,12 @@ func (c *Client) Close() error {
 	}
 }
 
-// site returns a name for the servers of c that is the same in all processes: the first of its addresses, which a
-// failover does not change if Open got them, and the database.
+// site returns a name for the servers of c that is the same in all processes.
 func (c *Client) site() string {
 	if c == nil {
 		return ""
 	}
-	if c.watched != "" {
-		return c.watched + c.database
-	}
-	return slices.Min(append(c.net.Addrs(), "~")) + c.database
+	return c.conn.Site(c.net.Addrs())
 }
 
 // endGranting ends the waiting calls, also those that are parked. The caller holds c.mu, and calls it once.

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"time"
-
-	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -155,23 +152,6 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("lockgen: Options.Cohort: %w: %d is negative", ErrBadOption, o.Cohort)
 	}
 	return o, nil
-}
-
-// secure configures TLS for the connections.
-func (o Options) secure(url string, option *rueidis.ClientOption) error {
-	if o.TLS == nil {
-		return nil
-	}
-	if option.TLSConfig == nil {
-		scheme, _, _ := strings.Cut(url, "://")
-		return fmt.Errorf("lockgen: Options.TLS: %w: the url begins with %s://, not with rediss://", ErrBadOption, scheme)
-	}
-	name := option.TLSConfig.ServerName
-	option.TLSConfig = o.TLS.Clone()
-	if option.TLSConfig.ServerName == "" {
-		option.TLSConfig.ServerName = name
-	}
-	return nil
 }
 
 func orDefault(d, otherwise time.Duration) time.Duration {

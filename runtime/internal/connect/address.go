@@ -1,0 +1,108 @@
+package connect
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+)
+
+// An address is the servers of a url, with the options to connect to them.
+type address struct{ option rueidis.ClientOption }
+
+// The size of a connection's buffer for reading and of that for writing, in bytes, and of its ring of requests, as a power of two.
+const (
+	bufferSize = 32 << 10
+	ringScale  = 8
+)
+
+// address reads the url text.
+func (o Options) address(text string) (address, error) {
+	option, err := rueidis.ParseURL(text)
+	if err != nil {
+		return address{}, err
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return address{}, err
+	}
+	said := u.Query()
+	clustered, err := saysCluster(said)
+	if err != nil {
+		return address{}, err
+	}
+	// One connection for all commands: they are answered in order and share their packets.
+	option.PipelineMultiplex = -1
+	option.DisableCache = true
+	// By default a connection has 1 MiB of buffers, and room for 1,024 requests. A client has two to four connections, and few requests
+	// are under way at once, since a batch is one.
+	option.ReadBufferEachConn, option.WriteBufferEachConn, option.RingScaleEachConn = bufferSize, bufferSize, ringScale
+	// A request that needs a new connection is answered, or has failed, within OpTimeout.
+	option.ConnWriteTimeout = min(o.Watchdog/3, 5*time.Second, max(2*o.OpTimeout/3, 500*time.Millisecond))
+	option.Dialer.Timeout = min(option.ConnWriteTimeout, max(o.OpTimeout/3, 250*time.Millisecond))
+	option.Dialer.KeepAlive = option.ConnWriteTimeout / 2
+	// Without it rueidis asks for cluster slots, and treats any server that answers as a cluster.
+	option.ForceSingleClient = !clustered && len(option.InitAddress) == 1 && option.Sentinel.MasterSet == ""
+	if !option.ForceSingleClient && option.TLSConfig != nil {
+		option.TLSConfig.ServerName = "" // each server has its own
+	}
+	if err := o.secure(u.Scheme, &option); err != nil {
+		return address{}, err
+	}
+	option.Sentinel.Dialer, option.Sentinel.TLSConfig = option.Dialer, option.TLSConfig
+	option.Sentinel.Username, option.Sentinel.Password = said.Get("sentinel_username"), said.Get("sentinel_password")
+	option.Sentinel.TopologyRefreshInterval = time.Second // the sentinel that leads a failover announces it late, and the message may be lost
+	return address{option}, nil
+}
+
+// secure configures TLS for the connections.
+func (o Options) secure(scheme string, option *rueidis.ClientOption) error {
+	if o.TLS == nil {
+		return nil
+	}
+	if option.TLSConfig == nil {
+		return fmt.Errorf("lockgen: Options.TLS: %w: the url begins with %s://, not with rediss://", failure.ErrBadOption, scheme)
+	}
+	name := option.TLSConfig.ServerName
+	option.TLSConfig = o.TLS.Clone()
+	if option.TLSConfig.ServerName == "" {
+		option.TLSConfig.ServerName = name
+	}
+	return nil
+}
+
+// saysCluster reports whether a url marks its server as one of a cluster.
+func saysCluster(said url.Values) (bool, error) {
+	if !said.Has("cluster") {
+		return false, nil
+	}
+	is, err := strconv.ParseBool(said.Get("cluster"))
+	if err != nil {
+		return false, fmt.Errorf("cluster=%q is neither true nor false", said.Get("cluster"))
+	}
+	return is, nil
+}
+
+// mode returns what kind of servers there are.
+func (at address) mode() rueidis.ClientMode {
+	switch {
+	case at.option.Sentinel.MasterSet != "":
+		return rueidis.ClientModeSentinel
+	case at.option.ForceSingleClient:
+		return rueidis.ClientModeStandalone
+	}
+	return rueidis.ClientModeCluster
+}
+
+// masters returns an address of the sentinels, the same for all programs, and the name of their masters; "" without sentinels.
+func (at address) masters() string {
+	if at.option.Sentinel.MasterSet == "" {
+		return ""
+	}
+	return slices.Min(at.option.InitAddress) + "/" + at.option.Sentinel.MasterSet
+}

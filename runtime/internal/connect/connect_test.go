@@ -1,0 +1,126 @@
+package connect
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+func options() Options {
+	return Options{
+		Watchdog: 30 * time.Second, OpTimeout: 3 * time.Second, Host: "a host:1", Logger: slog.New(slog.DiscardHandler),
+		Retry: func(int) time.Duration { return time.Millisecond },
+	}
+}
+
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]struct {
+		mode    rueidis.ClientMode
+		masters string
+	}{
+		"redis://h:1":                                     {rueidis.ClientModeStandalone, ""},
+		"redis://h:1?cluster=false":                       {rueidis.ClientModeStandalone, ""},
+		"redis://h:1?cluster=true":                        {rueidis.ClientModeCluster, ""},
+		"redis://h:1?addr=g:2":                            {rueidis.ClientModeCluster, ""},
+		"redis://h:1?master_set=m&addr=g:2":               {rueidis.ClientModeSentinel, "g:2/m"},
+		"redis://h:1?master_set=m&sentinel_username=user": {rueidis.ClientModeSentinel, "h:1/m"},
+	} {
+		at, err := options().address(url)
+		require.NoError(t, err, url)
+		require.Equal(t, want.mode, at.mode(), url)
+		require.Equal(t, want.masters, at.masters(), url)
+	}
+	for _, url := range []string{"http://h:1", "redis://h:1?cluster=perhaps", "redis://%"} {
+		_, err := options().address(url)
+		require.Error(t, err, url)
+	}
+}
+
+func TestAddress_TLS(t *testing.T) {
+	t.Parallel()
+	o := options()
+	o.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
+	at, err := o.address("rediss://h:1")
+	require.NoError(t, err)
+	require.Equal(t, "h", at.option.TLSConfig.ServerName)
+	require.EqualValues(t, tls.VersionTLS13, at.option.TLSConfig.MinVersion)
+	require.Empty(t, o.TLS.ServerName, "the caller's own is a copy")
+	at, err = o.address("rediss://h:1?cluster=true")
+	require.NoError(t, err)
+	require.Empty(t, at.option.TLSConfig.ServerName, "each server has its own")
+	_, err = o.address("redis://h:1")
+	require.ErrorIs(t, err, failure.ErrBadOption)
+}
+
+func TestNamed(t *testing.T) {
+	t.Parallel()
+	o := options()
+	require.Equal(t, "lockgen:u:a-host-1:"+strconv.Itoa(os.Getpid()), address{}.named("u", o).ClientName)
+	o.Host = ""
+	require.Equal(t, "lockgen:u:unknown:"+strconv.Itoa(os.Getpid()), address{}.named("u", o).ClientName)
+	o.Anonymous = true
+	require.Equal(t, "lockgen:u", address{}.named("u", o).Sentinel.ClientName)
+}
+
+func TestConnection(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "h:1/m/0", Connection{Masters: "h:1/m", Database: "/0"}.Site([]string{"z:1"}))
+	require.Equal(t, "g:2/3", Connection{Database: "/3"}.Site([]string{"h:1", "g:2"}))
+	require.Equal(t, "~", Connection{}.Site(nil), "it is not connected yet")
+}
+
+// TestOpen shows that one server is asked for nothing, and what a cluster needs that may be away.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	conn, err := Open(t.Context(), server.URL(), options())
+	require.NoError(t, err)
+	defer conn.Redis.Close()
+	require.True(t, conn.Owned)
+	require.Equal(t, transport.PlainChannels, conn.Channels)
+	require.Equal(t, protocol.PublishPlain, conn.Publish())
+	require.LessOrEqual(t, conn.Dials, options().OpTimeout)
+
+	over, err := Over(conn.Redis, options())
+	require.NoError(t, err)
+	require.False(t, over.Owned)
+	require.NotEqual(t, conn.UUID, over.UUID)
+
+	away := options()
+	away.Late = true
+	_, err = Open(t.Context(), server.URL()+"?cluster=true", away)
+	require.ErrorIs(t, err, failure.ErrBadOption)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = Open(ctx, server.URL(), options())
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestOpen_Cluster shows that a client of a cluster has the kind of its channels in its name, whether it asks for them or not.
+func TestOpen_Cluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for variant, of := range map[byte]*transport.Channels{'9': nil, 'a': new(transport.PlainChannels)} {
+		o := options()
+		o.Channels = of
+		conn, err := Open(t.Context(), cluster.URL(), o)
+		require.NoError(t, err)
+		defer conn.Redis.Close()
+		require.Equal(t, string(variant), conn.UUID[19:20])
+		require.Equal(t, variant == '9', conn.Publish() == protocol.PublishSharded)
+	}
+}
