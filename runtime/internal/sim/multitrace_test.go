@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/trace/tracetest"
 	"github.com/lockgen/lockgen/spec"
 )
 
@@ -46,20 +46,9 @@ func (x *multiTraced) say(e spec.MultiSaid) {
 // step gets each step of a client.
 func (x *multiTraced) step(s trace.Step) {
 	x.members.Step(s)
-	uuid, _ := protocol.ClientOf(s.Owner)
-	e := spec.MultiSaid{Process: uuid, Key: s.Key, Owner: s.Owner}
-	switch s.Action {
-	case trace.Granted, trace.Handed:
-		e.Action = "Granted"
-	case trace.Asks:
-		if s.Line != 1 {
-			return // it does not join the queue, or joined it before, for another call
-		}
-		e.Action = "Stands"
-	default:
-		return
+	if e, ok := tracetest.MultiStep(s); ok {
+		x.say(e)
 	}
-	x.say(e)
 }
 
 // whole gets each event of a call.

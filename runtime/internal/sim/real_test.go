@@ -87,7 +87,7 @@ func realTrace(t *testing.T) tracetest.Run {
 // A realWorker is what one process did.
 type realWorker struct {
 	Steps    []trace.Step
-	Red      []tracetest.RedEvent
+	Events   []tracetest.Event
 	Sections map[string]int // how often it wrote the counter of a key
 }
 

@@ -41,7 +41,7 @@ func TestRealTraces_Red(t *testing.T) {
 }
 
 // electEarly has the first round that is elected be elected before the first answer to it.
-func electEarly(processes [][]tracetest.RedEvent) bool {
+func electEarly(processes [][]tracetest.Event) bool {
 	for _, events := range processes {
 		for i, e := range events {
 			if e.Whole == nil || e.Whole.Action != trace.Elected {
@@ -73,7 +73,7 @@ func redReally(t *testing.T) (run tracetest.RedRun) {
 	}
 	sections := 0
 	for _, w := range workReally(t, "^TestRealTraces_RedWorker$", strings.Join(urls, " ")) {
-		run.Processes = append(run.Processes, w.Red)
+		run.Processes = append(run.Processes, w.Events)
 		for _, n := range w.Sections {
 			sections += n
 		}
@@ -87,28 +87,28 @@ func redReally(t *testing.T) (run tracetest.RedRun) {
 	return run
 }
 
-// A redRecorder notes what a process does with RedLocks. Leases become numbers.
-type redRecorder struct {
+// A recorder notes what a process does with RedLocks or MultiLocks. Leases become numbers.
+type recorder struct {
 	mu      sync.Mutex
 	servers map[string]int // by the first half of an owner
 	leases  map[any]int
-	all     []tracetest.RedEvent
+	all     []tracetest.Event
 }
 
 // note adds an event, which is no earlier than the one before it. The caller holds r.mu.
-func (r *redRecorder) note(e tracetest.RedEvent) {
+func (r *recorder) note(e tracetest.Event) {
 	e.At = time.Now()
 	r.all = append(r.all, e)
 }
 
-func (r *redRecorder) step(s trace.Step) {
+func (r *recorder) step(s trace.Step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	uuid, _, _ := strings.Cut(s.Owner, ":")
-	r.note(tracetest.RedEvent{Server: r.servers[uuid], Step: &s})
+	r.note(tracetest.Event{Server: r.servers[uuid], Step: &s})
 }
 
-func (r *redRecorder) whole(w trace.Whole) {
+func (r *recorder) whole(w trace.Whole) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if w.Lease != nil {
@@ -117,18 +117,26 @@ func (r *redRecorder) whole(w trace.Whole) {
 		}
 		w.Lease = r.leases[w.Lease]
 	}
-	r.note(tracetest.RedEvent{Whole: &w})
+	r.note(tracetest.Event{Whole: &w})
 }
 
 // TestRealTraces_RedWorker is a process that TestRealTraces_Red starts. By itself it tests nothing.
 func TestRealTraces_RedWorker(t *testing.T) {
+	composed(t, func(clients []*lockrt.Client, r *rand.Rand) (locker, string) {
+		key := fmt.Sprintf("key%d", r.IntN(realKeys))
+		return lockrt.NewRedLock(key, clients, lockrt.WithFencing()), key
+	})
+}
+
+// composed is a process that locks something at random, 15 times in each of two goroutines, and prints what it did.
+func composed(t *testing.T, lock func(clients []*lockrt.Client, r *rand.Rand) (l locker, name string)) {
 	words := strings.Fields(os.Getenv(workerVariable))
 	if len(words) == 0 {
 		return
 	}
 	seed, err := strconv.ParseUint(words[0], 10, 64)
 	require.NoError(t, err)
-	did := &redRecorder{servers: map[string]int{}, leases: map[any]int{}}
+	did := &recorder{servers: map[string]int{}, leases: map[any]int{}}
 	defer trace.To(did.step)()
 	defer trace.WholesTo(did.whole)()
 	var clients []*lockrt.Client
@@ -146,14 +154,13 @@ func TestRealTraces_RedWorker(t *testing.T) {
 		did.servers[c.ID()] = i
 		did.mu.Unlock()
 	}
-	sections, work := make([]int, realKeys), sync.Mutex{}
+	result, work := realWorker{Sections: map[string]int{}}, sync.Mutex{}
 	var workers sync.WaitGroup
 	for j := range 2 {
 		r := rand.New(rand.NewPCG(seed, uint64(j)))
 		workers.Go(func() {
 			for range 15 {
-				i := r.IntN(realKeys)
-				m := lockrt.NewRedLock(fmt.Sprintf("key%d", i), clients, lockrt.WithFencing())
+				m, name := lock(clients, r)
 				take := m.Lock
 				if r.IntN(4) == 0 {
 					take = m.TryLock
@@ -163,7 +170,7 @@ func TestRealTraces_RedWorker(t *testing.T) {
 					continue
 				}
 				work.Lock()
-				sections[i]++
+				result.Sections[name]++
 				work.Unlock()
 				_ = l.Unlock(t.Context())
 			}
@@ -175,10 +182,7 @@ func TestRealTraces_RedWorker(t *testing.T) {
 	}
 	did.mu.Lock()
 	defer did.mu.Unlock()
-	result := realWorker{Red: did.all, Sections: map[string]int{}}
-	for i, n := range sections {
-		result.Sections[fmt.Sprintf("key%d", i)] = n
-	}
+	result.Events = did.all
 	line, err := json.Marshal(result)
 	require.NoError(t, err)
 	fmt.Println(string(line))

@@ -12,8 +12,8 @@ import (
 	"github.com/lockgen/lockgen/spec"
 )
 
-// A RedEvent is an event of a process with RedLocks: a step of its client of a server, or an event of a round, whose lease is a number.
-type RedEvent struct {
+// An Event is one of a process: a step of its client of a server, or an event of a call of a MultiLock or of a round, whose lease is a number.
+type Event struct {
 	At     time.Time
 	Server int
 	Step   *trace.Step  `json:",omitempty"`
@@ -22,8 +22,14 @@ type RedEvent struct {
 
 // A RedRun is what processes did with RedLocks and their servers, by one clock.
 type RedRun struct {
-	Processes [][]RedEvent // of each, in order
+	Processes [][]Event    // of each, in order
 	Servers   [][]*Command // of each, in order
+}
+
+// An event is one of a process or of a server, and what replays it.
+type event struct {
+	at time.Time
+	do func() error
 }
 
 // patience is how long something may take in a real run that happens at once in virtual time.
@@ -43,10 +49,6 @@ type redReplay struct {
 // Replay replays a run, and returns how many events of each action it had: of each part as of a mutex, and of the rounds.
 func (r RedRun) Replay() (actions map[string]int, err error) {
 	x := &redReplay{rounds: map[string]*spec.RedTrace{}, keys: map[uint64]string{}, known: map[string]int64{}, actions: map[string]int{}}
-	type event struct {
-		at time.Time
-		do func() error
-	}
 	var all []event
 	for p, events := range r.Processes {
 		for _, e := range events {
@@ -104,8 +106,24 @@ func (x *redReplay) tell(key string, at time.Time, e spec.RedTold) error {
 	return x.of(key).Say(e)
 }
 
+// leaseOf returns the lease of an event in a process as no other process has it, or nil.
+func leaseOf(p int, w *trace.Whole) any {
+	if w.Lease == nil {
+		return nil
+	}
+	return fmt.Sprint(p, " ", w.Lease)
+}
+
+// callOf returns the number of the call of an event in a process as no other process has it, or 0.
+func callOf(p int, w *trace.Whole) uint64 {
+	if w.Call == 0 {
+		return 0
+	}
+	return w.Call*100 + uint64(p)
+}
+
 // process replays an event of a process.
-func (x *redReplay) process(p int, e RedEvent) error {
+func (x *redReplay) process(p int, e Event) error {
 	if s := e.Step; s != nil {
 		step := *s
 		step.At = e.At
@@ -113,10 +131,7 @@ func (x *redReplay) process(p int, e RedEvent) error {
 			x.tell(s.Key, e.At, spec.RedTold{Action: string(s.Action), Server: e.Server, Owner: s.Owner, Trust: s.Trust, Token: s.Token}))
 	}
 	w := e.Whole
-	told := spec.RedTold{Action: string(w.Action), Server: w.Member, Owner: w.Owner, Granted: w.Freed, Token: w.Token}
-	if w.Lease != nil {
-		told.Lease = fmt.Sprint(p, " ", w.Lease)
-	}
+	told := spec.RedTold{Action: string(w.Action), Server: w.Member, Owner: w.Owner, Lease: leaseOf(p, w), Granted: w.Freed, Token: w.Token}
 	switch w.Action {
 	case trace.Over: // of any key
 		for key := range x.rounds {
@@ -128,7 +143,7 @@ func (x *redReplay) process(p int, e RedEvent) error {
 	case trace.Begins:
 		told.Action = "Ballot"
 	}
-	told.Round = w.Call*uint64(len(x.servers)*100) + uint64(p) // calls have numbers in each process
+	told.Round = callOf(p, w)
 	if w.Action == trace.Begins {
 		x.keys[told.Round] = w.Members[0]
 	}
