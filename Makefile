@@ -91,10 +91,11 @@ chaos: ## break servers, networks, processes and clocks, RUNS times (5) each, an
 .PHONY: sim
 sim: ## run 10,000 worlds in virtual time and hunt mutants, and write docs/SIMULATION.md
 	@.ci/need cc
-	dir=$$(mktemp -d) && \
-	.ci/progress sim-worlds 1800 $(GO) test ./runtime/internal/sim -count=1 -timeout 3h -run '^TestWorlds$$' -args -seeds 10000 -results $$dir && \
-	.ci/progress sim-mutants 3600 $(GO) test ./runtime/internal/sim -count=1 -timeout 3h -run '^TestMutants$$' -args -mutants -results $$dir && \
-	$(GO) test ./runtime/internal/sim -count=1 -run '^TestDocument$$' -args -results $$dir
+	dir=$$(mktemp -d) && code=0 && \
+	$(GO) test -c -o $$dir/sim.test ./runtime/internal/sim && \
+	{ .ci/progress sim-worlds 1800 .ci/worlds $$dir 10000 || code=1; } && \
+	{ .ci/progress sim-mutants 3600 $(GO) test ./runtime/internal/sim -count=1 -timeout 5h -run '^TestMutants$$' -args -mutants -results $$dir || code=1; } && \
+	$(GO) test ./runtime/internal/sim -count=1 -run '^TestDocument$$' -args -results $$dir && exit $$code
 
 .PHONY: interop
 interop: ## share locks with Java programs that use Redisson, and print what was tried as a table
