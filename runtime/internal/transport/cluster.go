@@ -36,8 +36,11 @@ func newCluster(l *link) *cluster {
 	return &cluster{link: l, owners: newOwners(), fresh: map[string]bool{}}
 }
 
-// nodeOf returns the address of the server that has the slot of a key or a channel, as far as is known.
+// nodeOf returns the address of the server that has the slot of a key or a channel, as far as is known; nothing if there is no cluster.
 func (cl *cluster) nodeOf(name string) string {
+	if cl == nil {
+		return ""
+	}
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	return cl.addrOf(name)
@@ -46,13 +49,6 @@ func (cl *cluster) nodeOf(name string) string {
 // addrOf is nodeOf for a caller that holds cl.mu.
 func (cl *cluster) addrOf(name string) string {
 	return cl.owners.addr(protocol.Slot(name))
-}
-
-// serverOf returns the place of the server that has a key.
-func (cl *cluster) serverOf(key string) uint16 {
-	cl.mu.Lock()
-	defer cl.mu.Unlock()
-	return cl.owners.of[protocol.Slot(key)]
 }
 
 // note makes addr the owner of a slot.

@@ -59,21 +59,22 @@ func (s *second) runAll(cmds []protocol.Command) (replies []rueidis.RedisResult,
 		return nil, false
 	}
 	x, answered := s.take(server)
-	defer s.leave(x)
-	defer answered()
+	broken := true
+	defer func() {
+		answered()
+		s.leave(x, broken)
+	}()
 	if <-x.made; x.conn == nil {
-		s.retire(x)
 		return nil, false
 	}
 	over := sender(x.conn)
 	if s.cluster != nil {
 		over = redirect{x.conn, s.link.rc}
 	}
-	replies = s.link.together(over, cmds)
+	replies, broken = s.link.together(over, cmds), false
 	for i, reply := range replies {
-		if replies[i] = s.link.broken(reply); reply.NonRedisError() != nil {
-			s.retire(x)
-		}
+		replies[i] = s.link.broken(reply)
+		broken = broken || reply.NonRedisError() != nil
 	}
 	return replies, true
 }
@@ -90,12 +91,9 @@ func (s *second) take(server rueidis.Client) (x *extra, answered func()) {
 		}
 	}
 	if x != nil {
-		s.end(x)
+		s.retire(x)
 	}
 	x = &extra{server: server, servers: servers, made: make(chan struct{}), users: 1, retired: s.closed}
-	if s.to == nil {
-		s.to = map[rueidis.Client]*extra{}
-	}
 	if !s.closed {
 		s.to[server] = x
 	}
@@ -106,43 +104,32 @@ func (s *second) take(server rueidis.Client) (x *extra, answered func()) {
 	return x, x.pending.note()
 }
 
-// leave ends the use of x.
-func (s *second) leave(x *extra) {
+// leave ends the use of x, and has no request take it any more if it is broken.
+func (s *second) leave(x *extra, broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.users--
 	switch {
+	case broken:
+		s.retire(x)
 	case x.users > 0:
 	case x.retired:
 		s.drop(x)
 	case x.idle == nil:
-		x.idle = time.AfterFunc(s.rest, func() { s.retireUnused(x) })
+		x.idle = time.AfterFunc(s.rest, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if x.users == 0 && !x.retired { // no request has taken it meanwhile
+				s.retire(x)
+			}
+		})
 	default:
 		x.idle.Reset(s.rest)
 	}
 }
 
-// retireUnused retires x, unless a request has taken it meanwhile.
-func (s *second) retireUnused(x *extra) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if x.users == 0 {
-		s.end(x)
-	}
-}
-
-// retire makes no request take x any more.
+// retire makes no request take x any more. The caller holds s.mu.
 func (s *second) retire(x *extra) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.end(x)
-}
-
-// end is retire for a caller that holds s.mu.
-func (s *second) end(x *extra) {
-	if x.retired {
-		return
-	}
 	x.retired = true
 	if s.to[x.server] == x {
 		delete(s.to, x.server)
@@ -168,6 +155,6 @@ func (s *second) close() {
 	defer s.mu.Unlock()
 	s.closed = true
 	for _, x := range s.to {
-		s.end(x)
+		s.retire(x)
 	}
 }

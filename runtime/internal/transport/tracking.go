@@ -33,11 +33,19 @@ type tracker struct {
 	memory atomic.Int32 // which keys of a script the server remembers, see memoryAll
 
 	mu      sync.Mutex // guards the rest
-	adopted *watched   // the present connection; nil while there is none
-	wanted  bool       // there was something to track
-	closed  bool       // or switched off
-	silent  bool       // it was logged that the server does not report changes
+	stage   trackingStage
+	adopted *watched // the present connection; nil while there is none
+	silent  bool     // it was logged that the server does not report changes
 }
+
+// A trackingStage says whether servers are asked to report changes.
+type trackingStage uint8
+
+const (
+	trackingIdle trackingStage = iota // there was nothing to track yet
+	trackingOn                        // there was
+	trackingOff                       // it is switched off, or the client is closed
+)
 
 // watched is a connection on which the server reports changes, or is to.
 type watched struct {
@@ -106,8 +114,10 @@ func (e noTracking) Unwrap() error { return e.error }
 func (t *tracker) begin() *watched {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.wanted = true
-	if w := t.adopted; w != nil && !t.closed && w.stage == watchIdle {
+	if t.stage == trackingIdle {
+		t.stage = trackingOn
+	}
+	if w := t.adopted; w != nil && t.stage == trackingOn && w.stage == watchIdle {
 		w.start()
 		return nil
 	}
@@ -118,7 +128,7 @@ func (t *tracker) begin() *watched {
 func (t *tracker) reporting() *watched {
 	w := t.adopted
 	switch {
-	case t.closed || w == nil || w.stage != watchReporting:
+	case t.stage == trackingOff || w == nil || w.stage != watchReporting:
 		return nil
 	case t.link.servers() != w.servers:
 		w.replace(errMoved)
@@ -160,13 +170,13 @@ func (w *watched) reread() {
 func (t *tracker) adopt(conn rueidis.DedicatedClient, servers string) (w *watched, broken <-chan error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
+	if t.stage == trackingOff {
 		return nil, nil
 	}
 	w = &watched{tracker: t, conn: conn, servers: servers, gone: make(chan struct{})}
 	t.adopted = w
 	broken = conn.SetOnInvalidations(t.changed)
-	if t.wanted {
+	if t.stage == trackingOn {
 		w.start()
 	}
 	return w, broken
@@ -187,7 +197,7 @@ func (w *watched) leave() {
 		return
 	}
 	t.adopted = nil
-	if t.wanted {
+	if t.stage == trackingOn {
 		t.link.cfg.User.LookFirst(0) // no server would report changes of the read keys
 	}
 }
@@ -206,7 +216,7 @@ func (w *watched) replace(err error) {
 		return
 	}
 	w.stage = watchOver
-	t.broke(err)
+	t.say(err)
 	t.hub.Reconnect()
 }
 
@@ -228,7 +238,7 @@ func (w *watched) fallBehind(keys []string, patience time.Duration) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || !w.behind.CompareAndSwap(false, true) {
+	if t.stage == trackingOff || !w.behind.CompareAndSwap(false, true) {
 		return
 	}
 	oldest := w.pending.oldest()
@@ -256,7 +266,7 @@ func (w *watched) work() {
 			return
 		}
 		t.mu.Lock()
-		t.broke(err)
+		t.say(err)
 		t.mu.Unlock()
 		t.link.cfg.User.LookFirst(0)
 		wait := min(50*time.Millisecond<<min(failures, 7), 5*time.Second)
@@ -266,13 +276,6 @@ func (w *watched) work() {
 		if !pause(wait, t.link.cfg.Stopped, w.gone) {
 			return
 		}
-	}
-}
-
-// broke logs that the server does not report changes, unless the client has stopped. The caller holds t.mu.
-func (t *tracker) broke(err error) {
-	if !t.link.stopped() {
-		t.say(err)
 	}
 }
 
@@ -315,21 +318,22 @@ func forGood(err error) error {
 // close waits for what works on connections. The client is closed already, and so are they.
 func (t *tracker) close() {
 	t.mu.Lock()
-	t.closed = true
+	t.stage = trackingOff
 	t.mu.Unlock()
 	t.loop.Wait()
 }
 
-// say logs whether the server reports changes, when that changes. The caller holds t.mu.
+// say logs whether the server reports changes, when that changes while the client is not stopped. The caller holds t.mu.
 func (t *tracker) say(err error) {
-	if silent := err != nil; silent != t.silent {
-		t.silent = silent
-		if silent {
-			t.link.cfg.Logger.Info("lockgen: the server sends no messages about changes to held keys; the next renewal notices them", "error", err)
-		} else {
-			t.link.cfg.Logger.Info("lockgen: the server sends messages about changes to held keys again")
-		}
+	switch silent := err != nil; {
+	case silent == t.silent || silent && t.link.stopped():
+		return
+	case silent:
+		t.link.cfg.Logger.Info("lockgen: the server sends no messages about changes to held keys; the next renewal notices them", "error", err)
+	default:
+		t.link.cfg.Logger.Info("lockgen: the server sends messages about changes to held keys again")
 	}
+	t.silent = err != nil
 }
 
 // changed is called when somebody else changed keys that were read over the tracked connection, or, with nil, when all keys may

@@ -55,6 +55,7 @@ func New(cfg Config) *Transport {
 	l := &t.link
 	t.confirming = make(chan struct{}, mostConfirming)
 	t.tracker.link, t.direct.link, t.second.link, t.watcher.link = l, l, l, l
+	t.second.to = map[rueidis.Client]*extra{}
 	t.Rest(directRest, secondFor)
 	switch l.rc.Mode() {
 	case rueidis.ClientModeSentinel:
@@ -65,7 +66,9 @@ func New(cfg Config) *Transport {
 		t.guards = &guards{cluster: t.cluster, of: map[string]guard{}}
 		t.watcher.look, t.watcher.rest = t.guards.look, t.guards.rest
 	}
-	t.tracker.closed = !t.Tracks()
+	if !t.Tracks() {
+		t.tracker.stage = trackingOff
+	}
 	if t.cluster != nil {
 		t.hub = t.cluster.newHub()
 		t.cluster.hub = t.hub
@@ -131,14 +134,13 @@ func (t *Transport) Server(key string) uint16 {
 	if t.cluster == nil {
 		return 0
 	}
-	return t.cluster.serverOf(key)
+	t.cluster.mu.Lock()
+	defer t.cluster.mu.Unlock()
+	return t.cluster.owners.of[protocol.Slot(key)]
 }
 
 // SameServer returns whether a key is on the server that has the slot of name.
 func (t *Transport) SameServer(name string) func(key string) bool {
-	if t.cluster == nil {
-		return func(string) bool { return true }
-	}
 	addr := t.cluster.nodeOf(name)
 	return func(key string) bool { return t.cluster.nodeOf(key) == addr }
 }
@@ -208,10 +210,5 @@ func (t *Transport) Redirects() int {
 	return int(t.cluster.redirects.Load())
 }
 
-// server returns the name of the server that a command goes to, as far as is known: none, if there is one.
-func (t *Transport) server(cmd protocol.Command) string {
-	if t.cluster == nil {
-		return ""
-	}
-	return t.cluster.nodeOf(cmd.Keys[0])
-}
+// server returns the name of the server that a command goes to, as far as is known: none, if there is one server.
+func (t *Transport) server(cmd protocol.Command) string { return t.cluster.nodeOf(cmd.Keys[0]) }
