@@ -160,12 +160,9 @@ func (t *Transport) runTracked(cmd protocol.Command, patience time.Duration) rue
 	if answered, ok := w.pending.begin(patience); ok {
 		reply := t.tracker.renew(w.conn, cmd)
 		answered()
-		if failure = reply.Error(); failure == nil {
-			w.answered()
+		failure = reply.Error()
+		if w.settle(failure); failure == nil {
 			return reply
-		}
-		if _, ok := rueidis.IsRedisErr(failure); !ok {
-			w.avoid()
 		}
 	}
 	reply := t.runSoon(patience, cmd)[0]
@@ -187,7 +184,7 @@ func (t *Transport) runSoon(patience time.Duration, cmds ...protocol.Command) []
 	pending := t.renewals.to(t.server(cmds[0]))
 	answered, ok := pending.begin(patience)
 	if !ok {
-		if replies, ok := t.second.runAll(cmds); ok {
+		if replies, ok := t.spares.runAll(cmds); ok {
 			return replies
 		}
 		answered = pending.note()

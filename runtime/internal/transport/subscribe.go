@@ -50,17 +50,17 @@ func (t *tracker) subscriber(_ string, sink hub.Sink) (hub.Conn, <-chan error, e
 	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { sink.Message(m.Channel, m.Message) },
 	})
-	watched, alsoBroken := t.adopt(conn, servers)
-	if watched != nil {
+	tracked, alsoBroken := t.adopt(conn, servers)
+	if tracked != nil {
 		broken = alsoBroken
 	}
-	return subscriber{conn, watched}, broken, nil
+	return subscriber{conn, tracked}, broken, nil
 }
 
 // subscriber is a connection that subscribes, and on which the server reports changes unless that is off.
 type subscriber struct {
 	conn    rueidis.DedicatedClient
-	watched *watched // nil if it is off
+	tracked *tracked // nil if it is off
 }
 
 // Subscribe says [hub.ErrRefused] where a permission is missing or the server is busy: another connection would do no better.
@@ -84,8 +84,8 @@ func (s subscriber) Unsubscribe(channels []string) error {
 
 // Close ends the connection. One that is mute takes a second to close, and is not the tracker's meanwhile.
 func (s subscriber) Close() {
-	if s.watched != nil {
-		s.watched.leave()
+	if s.tracked != nil {
+		s.tracked.leave()
 	}
 	s.conn.Close()
 }

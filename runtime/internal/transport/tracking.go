@@ -34,7 +34,7 @@ type tracker struct {
 
 	mu      sync.Mutex // guards the rest
 	stage   trackingStage
-	adopted *watched // the present connection; nil while there is none
+	adopted *tracked // the present connection; nil while there is none
 	silent  bool     // it was logged that the server does not report changes
 }
 
@@ -47,8 +47,8 @@ const (
 	trackingOff                       // it is switched off, or the client is closed
 )
 
-// watched is a connection on which the server reports changes, or is to.
-type watched struct {
+// A tracked is a connection on which the server reports changes, or is to.
+type tracked struct {
 	tracker *tracker
 	conn    rueidis.DedicatedClient
 	servers string        // that the client had before it was made
@@ -57,18 +57,18 @@ type watched struct {
 	pending pending
 
 	// tracker.mu guards these:
-	stage  watchStage
+	stage  trackedStage
 	missed map[string]bool // keys that were renewed over another connection, since this one was late with an answer
 }
 
-// A watchStage says how far a connection is.
-type watchStage uint8
+// A trackedStage says how far a connection is.
+type trackedStage uint8
 
 const (
-	watchIdle      watchStage = iota // there was nothing to track yet
-	watchAsking                      // the server is asked to report changes
-	watchReporting                   // it does
-	watchOver                        // the connection is broken, or replaced
+	trackedIdle      trackedStage = iota // there was nothing to track yet
+	trackedAsking                        // the server is asked to report changes
+	trackedReporting                     // it does
+	trackedOver                          // the connection is broken, or replaced
 )
 
 // Which keys of a script a server remembers that reports changes.
@@ -111,13 +111,13 @@ func (e noTracking) Unwrap() error { return e.error }
 
 // begin returns the connection on which the server reports changes. If there is none it returns nil, and has the server begin to
 // report them as soon as there is a connection that subscribes.
-func (t *tracker) begin() *watched {
+func (t *tracker) begin() *tracked {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stage == trackingIdle {
 		t.stage = trackingOn
 	}
-	if w := t.adopted; w != nil && t.stage == trackingOn && w.stage == watchIdle {
+	if w := t.adopted; w != nil && t.stage == trackingOn && w.stage == trackedIdle {
 		w.start()
 		return nil
 	}
@@ -125,10 +125,10 @@ func (t *tracker) begin() *watched {
 }
 
 // reporting returns the connection on which the server reports changes, or nil. The caller holds t.mu.
-func (t *tracker) reporting() *watched {
+func (t *tracker) reporting() *tracked {
 	w := t.adopted
 	switch {
-	case t.stage == trackingOff || w == nil || w.stage != watchReporting:
+	case t.stage == trackingOff || w == nil || w.stage != trackedReporting:
 		return nil
 	case t.link.servers() != w.servers:
 		w.replace(errMoved)
@@ -138,24 +138,33 @@ func (t *tracker) reporting() *watched {
 }
 
 // start makes the server report changes on the connection. The caller holds tracker.mu.
-func (w *watched) start() {
-	w.stage = watchAsking
+func (w *tracked) start() {
+	w.stage = trackedAsking
 	w.tracker.loop.Go(w.work)
 }
 
 // tells says whether the server reports changes, and makes it begin to if it does not.
 func (t *tracker) tells() bool { return t.begin() != nil }
 
-// answered notes that the connection is well. It has the keys that were renewed over another connection read over this one.
-func (w *watched) answered() {
+// settle notes the outcome of a request over the connection. One that is well has the keys read over it that were renewed over another
+// connection. One that is broken, which the hub learns by itself, gets no more requests.
+func (w *tracked) settle(err error) {
+	if _, answered := rueidis.IsRedisErr(err); answered {
+		return
+	}
 	w.tracker.mu.Lock()
+	if err != nil {
+		w.stage = trackedOver
+		w.tracker.mu.Unlock()
+		return
+	}
 	w.tracker.say(nil)
 	w.tracker.mu.Unlock()
 	w.reread()
 }
 
 // reread has the keys renewed at once that were renewed over another connection, so that they are read over this one.
-func (w *watched) reread() {
+func (w *tracked) reread() {
 	w.tracker.mu.Lock()
 	missed := w.missed
 	w.missed = nil
@@ -167,13 +176,13 @@ func (w *watched) reread() {
 
 // adopt makes the server report changes on a connection that subscribes, if there was something to track, else as soon as
 // there is. It returns the channel that is readable when the connection breaks, or nil if tracking is off.
-func (t *tracker) adopt(conn rueidis.DedicatedClient, servers string) (w *watched, broken <-chan error) {
+func (t *tracker) adopt(conn rueidis.DedicatedClient, servers string) (w *tracked, broken <-chan error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stage == trackingOff {
 		return nil, nil
 	}
-	w = &watched{tracker: t, conn: conn, servers: servers, gone: make(chan struct{})}
+	w = &tracked{tracker: t, conn: conn, servers: servers, gone: make(chan struct{})}
 	t.adopted = w
 	broken = conn.SetOnInvalidations(t.changed)
 	if t.stage == trackingOn {
@@ -183,7 +192,7 @@ func (t *tracker) adopt(conn rueidis.DedicatedClient, servers string) (w *watche
 }
 
 // leave notes that the hub does not use the connection any more.
-func (w *watched) leave() {
+func (w *tracked) leave() {
 	t := w.tracker
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,27 +211,20 @@ func (w *watched) leave() {
 	}
 }
 
-// avoid stops the use of the connection for requests. It is broken, which the hub learns by itself.
-func (w *watched) avoid() {
-	w.tracker.mu.Lock()
-	defer w.tracker.mu.Unlock()
-	w.stage = watchOver
-}
-
 // replace makes the hub replace the connection, which is not broken, unless that has been done. The caller holds tracker.mu.
-func (w *watched) replace(err error) {
+func (w *tracked) replace(err error) {
 	t := w.tracker
-	if t.adopted != w || w.stage != watchReporting {
+	if t.adopted != w || w.stage != trackedReporting {
 		return
 	}
-	w.stage = watchOver
+	w.stage = trackedOver
 	t.say(err)
 	t.hub.Reconnect()
 }
 
 // fallBehind notes the keys of a command that went over another connection, since this one was late with an answer. When this one
 // answers, they are read over it. The hub replaces this connection if it does not answer soon. fallBehind does not block.
-func (w *watched) fallBehind(keys []string, patience time.Duration) {
+func (w *tracked) fallBehind(keys []string, patience time.Duration) {
 	t := w.tracker
 	t.mu.Lock()
 	if w.missed == nil {
@@ -253,13 +255,13 @@ func (w *watched) fallBehind(keys []string, patience time.Duration) {
 }
 
 // work makes the server report changes. It tries again while the server refuses and the connection is well.
-func (w *watched) work() {
+func (w *tracked) work() {
 	t := w.tracker
 	for failures := 0; ; failures++ {
 		err := t.track(w.conn)
 		if err == nil {
 			t.mu.Lock()
-			w.stage = watchReporting
+			w.stage = trackedReporting
 			t.mu.Unlock()
 			t.link.cfg.User.LookFirst(FirstLook)
 			t.link.cfg.User.Recheck(nil) // so that all that is held is read over it
@@ -365,11 +367,6 @@ func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bo
 	}
 	reply = t.link.broken(t.link.runOn(context.Background(), w.conn, cmd))
 	answered()
-	err := reply.Error()
-	if err == nil {
-		w.answered()
-	} else if _, ok := rueidis.IsRedisErr(err); !ok {
-		w.avoid()
-	}
+	w.settle(reply.Error())
 	return reply, true
 }

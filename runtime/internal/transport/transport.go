@@ -12,6 +12,24 @@
 // the word of the sentinels or of the cluster, and has the leases on it checked.
 //
 // Errors. [Passing], [Unknown] and [Begun] say what an error means for a request.
+//
+// The files stand in layers. A file needs only files above it in this list, but for the four of requests, which need each other and the
+// type Transport:
+//
+//	what goes in and out  config.go, reply.go, errors.go
+//	figures               pace.go (response times, load), pending.go (requests without an answer), deadline.go
+//	one server            link.go (the client of rueidis), script.go (runs a script, and loads it)
+//	a cluster             slots.go (asks for the owners of slots), cluster.go (knows them), channels.go, guards.go (notices failures),
+//	                      route.go (redirects commands after a failover)
+//	Sentinel              watch.go (notices another master)
+//	connections           direct.go (of a lone caller), spare.go (beside a mute one), tracking.go (reports changes of keys),
+//	                      subscribe.go (messages)
+//	requests              transport.go, send.go (chooses the connection), replicas.go (waits for replicas), resend.go (sends again what is late)
+//	many requests         batch.go (locks and releases), renew.go (renewals)
+//
+// A batch is built in [call.command]. A message arrives in [tracker.subscriber], or in [cluster.subscriber] of a cluster, and package hub
+// passes it to the function that was given to Listen. A reply that is late or lost has the command sent again by [Transport.sendLate]; the error
+// of a request that stays without a reply is one of which [Unknown] is true.
 package transport
 
 import (
@@ -39,7 +57,7 @@ type Transport struct {
 	hub        *hub.Hub
 	watcher    topologyWatcher
 	direct     direct
-	second     second
+	spares     spares
 	tracker    tracker
 	renewals   pendings      // that have no answer over the shared connections
 	confirming chan struct{} // as many tokens as requests that wait for replicas
@@ -54,15 +72,15 @@ func New(cfg Config) *Transport {
 	t := &Transport{link: link{rc: cfg.Client, cfg: cfg, loading: make(chan struct{}, 1)}}
 	l := &t.link
 	t.confirming = make(chan struct{}, mostConfirming)
-	t.tracker.link, t.direct.link, t.second.link, t.watcher.link = l, l, l, l
-	t.second.to = map[rueidis.Client]*extra{}
-	t.Rest(directRest, secondFor)
+	t.tracker.link, t.direct.link, t.spares.link, t.watcher.link = l, l, l, l
+	t.spares.to = map[rueidis.Client]*spare{}
+	t.Rest(directRest, spareRest)
 	switch l.rc.Mode() {
 	case rueidis.ClientModeSentinel:
 		t.watcher.look, t.watcher.master = t.watcher.lookForMaster, l.servers()
 	case rueidis.ClientModeCluster:
 		t.cluster = newCluster(l)
-		t.second.cluster, l.askAll = t.cluster, t.cluster.ask
+		t.spares.cluster, l.askAll = t.cluster, t.cluster.ask
 		t.guards = &guards{cluster: t.cluster, of: map[string]guard{}}
 		t.watcher.look, t.watcher.rest = t.guards.look, t.guards.rest
 	}
@@ -79,8 +97,8 @@ func New(cfg Config) *Transport {
 	return t
 }
 
-// Rest sets for how long the direct connection and the second ones are kept without a use. Call it before the first request.
-func (t *Transport) Rest(direct, second time.Duration) { t.direct.rest, t.second.rest = direct, second }
+// Rest sets for how long the direct connection and the spare ones are kept without a use. Call it before the first request.
+func (t *Transport) Rest(direct, spare time.Duration) { t.direct.rest, t.spares.rest = direct, spare }
 
 // Bound promises that rueidis answers a request, or fails, within within, if it has to connect first. Then a single
 // server has a direct connection. Call it before the first request.
@@ -94,7 +112,7 @@ func (t *Transport) Bound(within time.Duration) {
 func (t *Transport) Quit() {
 	var closing sync.WaitGroup // closing a mute connection takes a second
 	closing.Go(t.direct.drop)
-	closing.Go(t.second.close)
+	closing.Go(t.spares.close)
 	closing.Go(t.tracker.close)
 	closing.Wait()
 }

@@ -15,7 +15,7 @@ import (
 
 // The requests of a crowd that go round a connection which does not answer share one other connection. It is replaced when it
 // does not answer either, and closed with the transport.
-func TestSecond(t *testing.T) {
+func TestSpares(t *testing.T) {
 	t.Parallel()
 	const crowd = 50
 	server := redistest.Server(t)
@@ -48,11 +48,11 @@ func TestSecond(t *testing.T) {
 	go func() { unanswered <- net.RunBeside(inspect(0)).Err() }()
 	<-lost.Done()
 	require.Eventually(t, func() bool { // the request is late
-		return time.Since(net.second.to[rc].pending.oldest()) > net.Patience()
+		return time.Since(net.spares.to[rc].pending.oldest()) > net.Patience()
 	}, time.Minute, time.Millisecond)
-	mute := net.second.to[rc]
+	mute := net.spares.to[rc]
 	together()
-	require.NotSame(t, mute, net.second.to[rc])
+	require.NotSame(t, mute, net.spares.to[rc])
 	require.Less(t, proxy.Conns(), before+crowd/5)
 	proxy.Cut()
 	require.Error(t, <-unanswered)

@@ -9,39 +9,37 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// second is a connection to each server beside the shared one, for requests that cannot wait while another one has no
-// answer for too long. All such requests share it: a connection for each of them would take a round trip to open and
+// spares are connections to servers beside the shared ones, for requests that cannot wait while another one has no
+// answer for too long. All such requests to a server share one: a connection for each of them would take a round trip to open and
 // another one to close. It is made when it is needed, replaced when it has a request without an answer for too long
 // itself, and closed when no request has needed it for a while.
-type second struct {
+type spares struct {
 	link    *link
 	cluster *cluster      // nil unless the servers are one
 	rest    time.Duration // a connection is closed that no request has needed for this long
 
-	mu     sync.Mutex
-	to     map[rueidis.Client]*extra
-	closed bool
+	mu sync.Mutex
+	to map[rueidis.Client]*spare // those that a request may take; nil when the client is closed
 }
 
-// An extra is a connection of a second. It is closed when it is retired and its last request is over.
-type extra struct {
+// A spare is a connection to a server. It is closed when no request may take it any more and its last request is over.
+type spare struct {
 	server  rueidis.Client
 	servers string                  // that the client had before it was made
 	made    chan struct{}           // closed when conn is set
 	conn    rueidis.DedicatedClient // nil if it could not be made
 	pending pending                 // requests, from before the connection is made
 
-	// Guarded by second.mu.
-	users   int
-	retired bool        // no request takes it any more
-	idle    *time.Timer // retires it; nil before the first user has left
+	// Guarded by spares.mu.
+	users int
+	idle  *time.Timer // retires it; nil before the first user has left
 }
 
-// secondFor is the rest of a second, but in tests.
-const secondFor = 10 * time.Second
+// spareRest is the rest of spares, but in tests.
+const spareRest = 10 * time.Second
 
-// run sends a command over the second connection to the server that has its key. It reports whether there is one.
-func (s *second) run(cmd protocol.Command) (reply rueidis.RedisResult, ok bool) {
+// run sends a command over the spare connection to the server that has its key. It reports whether there is one.
+func (s *spares) run(cmd protocol.Command) (reply rueidis.RedisResult, ok bool) {
 	replies, ok := s.runAll([]protocol.Command{cmd})
 	if !ok {
 		return reply, false
@@ -49,8 +47,8 @@ func (s *second) run(cmd protocol.Command) (reply rueidis.RedisResult, ok bool) 
 	return replies[0], true
 }
 
-// runAll sends commands whose keys one server has over the second connection to it, in one round trip. It reports whether there is one.
-func (s *second) runAll(cmds []protocol.Command) (replies []rueidis.RedisResult, ok bool) {
+// runAll sends commands whose keys one server has over the spare connection to it, in one round trip. It reports whether there is one.
+func (s *spares) runAll(cmds []protocol.Command) (replies []rueidis.RedisResult, ok bool) {
 	server := s.link.rc
 	if s.cluster != nil {
 		server = server.Nodes()[s.cluster.nodeOf(cmds[0].Keys[0])]
@@ -80,7 +78,7 @@ func (s *second) runAll(cmds []protocol.Command) (replies []rueidis.RedisResult,
 }
 
 // take returns a connection that answers, or is being made, until leave, and notes a request over it.
-func (s *second) take(server rueidis.Client) (x *extra, answered func()) {
+func (s *spares) take(server rueidis.Client) (x *spare, answered func()) {
 	servers := s.link.servers()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,8 +91,8 @@ func (s *second) take(server rueidis.Client) (x *extra, answered func()) {
 	if x != nil {
 		s.retire(x)
 	}
-	x = &extra{server: server, servers: servers, made: make(chan struct{}), users: 1, retired: s.closed}
-	if !s.closed {
+	x = &spare{server: server, servers: servers, made: make(chan struct{}), users: 1}
+	if s.to != nil {
 		s.to[server] = x
 	}
 	go func() {
@@ -105,7 +103,7 @@ func (s *second) take(server rueidis.Client) (x *extra, answered func()) {
 }
 
 // leave ends the use of x, and has no request take it any more if it is broken.
-func (s *second) leave(x *extra, broken bool) {
+func (s *spares) leave(x *spare, broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.users--
@@ -113,13 +111,13 @@ func (s *second) leave(x *extra, broken bool) {
 	case broken:
 		s.retire(x)
 	case x.users > 0:
-	case x.retired:
+	case s.to[x.server] != x: // it is retired
 		s.drop(x)
 	case x.idle == nil:
 		x.idle = time.AfterFunc(s.rest, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if x.users == 0 && !x.retired { // no request has taken it meanwhile
+			if x.users == 0 && s.to[x.server] == x { // no request has taken it meanwhile
 				s.retire(x)
 			}
 		})
@@ -129,8 +127,7 @@ func (s *second) leave(x *extra, broken bool) {
 }
 
 // retire makes no request take x any more. The caller holds s.mu.
-func (s *second) retire(x *extra) {
-	x.retired = true
+func (s *spares) retire(x *spare) {
 	if s.to[x.server] == x {
 		delete(s.to, x.server)
 	}
@@ -140,7 +137,7 @@ func (s *second) retire(x *extra) {
 }
 
 // drop closes the connection of x, which has no users. The caller holds s.mu.
-func (s *second) drop(x *extra) {
+func (s *spares) drop(x *spare) {
 	if x.idle != nil {
 		x.idle.Stop()
 	}
@@ -150,11 +147,11 @@ func (s *second) drop(x *extra) {
 }
 
 // close retires all connections. Requests that come later have one each.
-func (s *second) close() {
+func (s *spares) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
 	for _, x := range s.to {
 		s.retire(x)
 	}
+	s.to = nil
 }
