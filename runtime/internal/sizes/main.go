@@ -40,15 +40,9 @@ func main() {
 
 // run prints the table of the module at dir.
 func run(out io.Writer, dir string) error {
-	all, err := packages.Load(&packages.Config{
-		Dir:  dir,
-		Mode: packages.NeedName | packages.NeedModule | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
-	}, "./runtime/...")
+	all, err := load(dir, "./runtime/...")
 	if err != nil {
 		return err
-	}
-	if packages.PrintErrors(all) > 0 {
-		return fmt.Errorf("the packages in %s have errors", dir)
 	}
 	slices.SortFunc(all, func(a, b *packages.Package) int { return strings.Compare(a.PkgPath, b.PkgPath) })
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -68,6 +62,18 @@ func run(out io.Writer, dir string) error {
 	}
 	sum.print(table, "all")
 	return table.Flush()
+}
+
+// load returns the packages of the module at dir that a pattern matches.
+func load(dir, pattern string) ([]*packages.Package, error) {
+	all, err := packages.Load(&packages.Config{
+		Dir:  dir,
+		Mode: packages.NeedName | packages.NeedModule | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports,
+	}, pattern)
+	if err == nil && packages.PrintErrors(all) > 0 {
+		err = fmt.Errorf("the packages in %s have errors", dir)
+	}
+	return all, err
 }
 
 // counted reports whether a package is part of what users link.

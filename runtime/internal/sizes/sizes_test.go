@@ -56,3 +56,15 @@ all 4 16 5 3 3 1 2
 	write("runtime/a.go", "package rt\n\nvar a int = \"\"\n")
 	require.ErrorContains(t, run(&out, dir), "have errors")
 }
+
+// The files of package transport stand in the layers that its documentation lists.
+func TestTransport_HasLayers(t *testing.T) {
+	t.Parallel()
+	all, err := load("../../..", "./runtime/internal/transport")
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	s, err := measure(all[0])
+	require.NoError(t, err)
+	require.LessOrEqual(t, s.up, 3, "go run ./runtime/internal/sizes says more")
+	require.LessOrEqual(t, s.cycle, 4)
+}

@@ -51,7 +51,7 @@ func TestWatchdog_AShortGrantIsRetriedInTime(t *testing.T) {
 // is due soon would stay behind one that is not, neither renewed nor ended.
 func TestWatchdog_ExtendLeavesTheHeapInOrder(t *testing.T) {
 	w := New(said(func(leases []*Lease, _ []time.Duration) ([]bool, error) { return make([]bool, len(leases)), nil }), atMost(10), nil)
-	w.started = true // no loop: only the order of the heap matters
+	w.looping.Do(func() {}) // no loop: only the order of the heap matters
 	now := monotonic.Now()
 	first, _ := lease("due first", 90*time.Millisecond, false)
 	child, _ := lease("a child", 30*time.Second, true)

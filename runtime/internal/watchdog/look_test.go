@@ -243,7 +243,7 @@ func TestWatchdog_WhatComesAndGoesLeavesTheLoopAsleep(t *testing.T) {
 			w := New(said(newRecord(up).renew), atMost(10), nil)
 			defer w.Close()
 			w.First(8 * ms)
-			w.started = true // the test is the loop
+			w.looping.Do(func() {}) // the test is the loop
 			pokes := 0
 			loop := func() {
 				select {

@@ -81,7 +81,7 @@ type Watchdog struct {
 	queue   queue
 	lanes   map[laneID]*lane // with something to send, or under way
 	armed   monotonic.Time   // when the loop looks again at the latest
-	started bool
+	looping sync.Once        // starts the loop
 	closed  bool
 }
 
@@ -146,10 +146,7 @@ func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	if w.closed {
 		return
 	}
-	if !w.started {
-		w.started = true
-		w.requests.Go(w.loop)
-	}
+	w.looping.Do(func() { w.requests.Go(w.loop) })
 	heap.Push(&w.queue, l)
 	w.wake(l)
 }
