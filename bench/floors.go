@@ -172,7 +172,7 @@ for i = 1, n do redis.call('hdel', KEYS[i], ARGV[1]) redis.call('publish', KEYS[
 }
 
 const passOn = `if redis.call('hdel', KEYS[1], ARGV[1]) == 0 then return 0 end local next = redis.call('lpop', KEYS[2])
-if next then local now = redis.call('time') redis.call('hset', KEYS[1], next, 1) redis.call('pexpire', KEYS[1], ARGV[2])
+if next then local now = redis.call('time') redis.call('hset', KEYS[1], next, '1') redis.call('pexpire', KEYS[1], ARGV[2])
 redis.call('publish', next, 'granted ' .. now[1] .. now[2] .. ' of lock ' .. KEYS[1]) end return 1`
 
 // openPassing is a lock that one process hands over to the next: a script to lock, which stands in the wait queue if the key is not
@@ -188,7 +188,7 @@ func openPassing(lingers bool) func(addr string, lease time.Duration) (*client, 
 		p := &passingClient{
 			rc: rc, channel: "lockgen_process:" + rand.Text() + rand.Text()[:10], lingers: lingers, waiting: map[string]chan struct{}{}, ms: strconv.FormatInt(lease.Milliseconds(), 10),
 			take: rueidis.NewLuaScript(`local holder = redis.call('hkeys', KEYS[1])[1]
-if not holder then redis.call('hset', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], ARGV[2]) return 1 end
+if not holder then redis.call('hset', KEYS[1], ARGV[1], '1') redis.call('pexpire', KEYS[1], ARGV[2]) return 1 end
 redis.call('rpush', KEYS[2], ARGV[1]) redis.call('publish', holder, 'wanted ' .. KEYS[1]) return 0`),
 			drop: rueidis.NewLuaScript(passOn),
 		}

@@ -14,7 +14,7 @@ import (
 // that owner if no process waits in its queue, which is published on the channel of Redisson's waiters.
 var (
 	promisedTake = rueidis.NewLuaScript(`if redis.call('exists', unpack(KEYS)) > 0 then return redis.error_reply('not free') end
-for i, key in ipairs(KEYS) do redis.call('hset', key, ARGV[i + 1], 1) redis.call('pexpire', key, ARGV[1]) end return 1`)
+for i, key in ipairs(KEYS) do redis.call('hset', key, ARGV[i + 1], '1') redis.call('pexpire', key, ARGV[1]) end return 1`)
 	promisedDrop = rueidis.NewLuaScript(`local n = #KEYS / 3
 if redis.call('exists', unpack(KEYS, n + 1, 2 * n)) > 0 then return redis.error_reply('a process waits') end
 for i = 1, n do if redis.call('hdel', KEYS[i], ARGV[i + 1]) == 1 then redis.call('publish', KEYS[2 * n + i], ARGV[1]) end end return 1`)
@@ -34,7 +34,7 @@ func openPromising(addr string, lease time.Duration) (*client, error) {
 	p := &promisingClient{id: rand.Text() + rand.Text()[:10] + ":", holds: map[string]*promisedHeld{}}
 	p.take = &promisingQueue{p: p, rc: rc, script: promisedTake, first: strconv.FormatInt(lease.Milliseconds(), 10)}
 	p.drop = &promisingQueue{p: p, rc: rc, script: promisedDrop, first: "0", drops: true}
-	return &client{lock: p.lock}, nil
+	return &client{lock: p.lock, lockAll: p.lockAll}, nil
 }
 
 // A promisingClient is a process of such a lock.
@@ -49,21 +49,62 @@ type promisingClient struct {
 }
 
 func (p *promisingClient) lock(key string) (held, error) {
-	h := &promisedHeld{p: p, key: key, done: outcomes.Get().(chan error)}
-	p.mu.Lock()
-	p.owners++
-	h.owner = p.id + strconv.FormatUint(p.owners, 10)
-	p.mu.Unlock()
+	h := p.promise(key)
+	h.done = outcomes.Get().(chan error)
 	sent := time.Now()
 	if err := p.take.run(h); err != nil {
 		return nil, err
 	}
-	p.mu.Lock()
-	h.since = sent
-	p.holds[h.owner] = h
-	p.mu.Unlock()
+	p.note(sent, h)
 	return h, nil
 }
+
+// promise returns what is to be held of a key, with an owner of its own.
+func (p *promisingClient) promise(key string) *promisedHeld {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.owners++
+	return &promisedHeld{p: p, key: key, owner: p.id + strconv.FormatUint(p.owners, 10)}
+}
+
+// note notes what was granted no earlier than at sent.
+func (p *promisingClient) note(sent time.Time, all ...*promisedHeld) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range all {
+		h.since = sent
+		p.holds[h.owner] = h
+	}
+}
+
+// lockAll locks several keys with one script, on the goroutine of the caller.
+func (p *promisingClient) lockAll(keys []string) (held, error) {
+	all := make(promisedAll, len(keys))
+	for i, key := range keys {
+		all[i] = p.promise(key)
+	}
+	sent := time.Now()
+	if err := p.take.exec(all); err != nil {
+		return nil, err
+	}
+	p.note(sent, all...)
+	return &all, nil
+}
+
+// promisedAll are locks that were taken by one script.
+type promisedAll []*promisedHeld
+
+func (all *promisedAll) unlock() error {
+	p := (*all)[0].p
+	p.mu.Lock()
+	for _, h := range *all {
+		delete(p.holds, h.owner)
+	}
+	p.mu.Unlock()
+	return p.drop.exec(*all)
+}
+
+func (all *promisedAll) trusted() bool { return true }
 
 // A promisedHeld is one lock that a process holds, or asks for.
 type promisedHeld struct {

@@ -51,4 +51,21 @@ func TestPromised(t *testing.T) {
 			require.Zero(t, there)
 		}
 	}
+
+	keys := []string{"promised:a", "promised:b"}
+	h, err := c.lockAll(keys)
+	require.NoError(t, err)
+	var owners [2][]string
+	for i, key := range keys {
+		owners[i], err = do(t.Context(), s.rc.B().Hkeys().Key(key).Build()).AsStrSlice()
+		require.NoError(t, err)
+		require.Len(t, owners[i], 1)
+	}
+	require.NotEqual(t, owners[0], owners[1])
+	_, err = c.lockAll(keys)
+	require.ErrorContains(t, err, "not free")
+	require.NoError(t, h.unlock())
+	left, err := do(t.Context(), s.rc.B().Exists().Key(keys...).Build()).AsInt64()
+	require.NoError(t, err)
+	require.Zero(t, left)
 }
