@@ -52,6 +52,14 @@ func (r *fairResource) have(tk *fairTicket, behind ...*fairTicket) *fairGrant {
 	return r.grant
 }
 
+// inRedis reports whether some owner has the lock.
+func (r *fairResource) inRedis(t *testing.T) bool {
+	t.Helper()
+	n, err := redistest.Shared(t).Do("EXISTS", r.key).ToInt64()
+	require.NoError(t, err)
+	return n > 0
+}
+
 // refusal is what Redis says to one that is to wait.
 func refusal() protocol.Verdict {
 	return protocol.Verdict{Wait: 1000, At: time.Now().Truncate(time.Second)}
@@ -167,5 +175,43 @@ func TestFairResource_WhatIsTakenWhileItIsGrantedIsNotPassedOn(t *testing.T) {
 		r.mu.Unlock()
 		require.False(t, granted && behind != nil)
 		r.leave(w)
+	}
+}
+
+// A try gives up, and is withdrawn before its request arrives at the server. When the server has granted it, it is withdrawn again.
+func TestFairResource_WhatIsGrantedAfterItsWithdrawalIsWithdrawnAgain(t *testing.T) {
+	t.Parallel()
+	r := testedFairResource(t)
+	tk := r.enters(t)
+	r.mu.Lock()
+	tk.asking, tk.asked = 1, true
+	tk.To(engine.TicketAsking)
+	r.mu.Unlock()
+	sent := time.Now()
+	tk.w.Call.Wait = 0
+	r.leave(tk.w)
+	require.Eventually(t, func() bool { return !r.c.knows(tk.Number) }, 10*time.Second, time.Millisecond, "it is withdrawn")
+
+	reply := r.c.net.Run(r.lock.Acquire(protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: time.Hour, Wait: tk.wait}, time.Now()))
+	require.True(t, r.inRedis(t))
+	tk.answered(sent, reply, false)
+	require.Eventually(t, func() bool { return !r.inRedis(t) }, 10*time.Second, time.Millisecond, "it is withdrawn again")
+}
+
+// A lease whose time is over before a renewal was confirmed is lost, and Redis may have the lock still, since a renewal may have had no
+// answer: the holder gives it back, whether it has waited for it or not.
+func TestFairMutex_WhatIsLostByTimeIsGivenBack(t *testing.T) {
+	t.Parallel()
+	r := testedFairResource(t)
+	for name, lock := range map[string]func(*FairMutex) (*Lease, error){
+		"waited":       func(m *FairMutex) (*Lease, error) { return m.Lock(t.Context()) },
+		"did not wait": func(m *FairMutex) (*Lease, error) { return m.TryLock(t.Context()) },
+	} {
+		lease, err := lock(r.c.FairMutex(r.key, WithLease(time.Hour)))
+		require.NoError(t, err)
+		r.c.watchdog.Lose(lease.guard, watchdog.ErrElapsed)
+		require.True(t, r.inRedis(t))
+		require.ErrorIs(t, lease.Unlock(t.Context()), ErrLost)
+		require.Eventually(t, func() bool { return !r.inRedis(t) }, 10*time.Second, time.Millisecond, name)
 	}
 }

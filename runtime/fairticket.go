@@ -81,6 +81,7 @@ func (r *fairResource) overtaken(of *lineTicket, reply protocol.Verdict, err err
 	}
 	switch {
 	case tk.Left(): // it was withdrawn meanwhile, perhaps before this came to pass
+		tk.UnclaimedGrant = tk.UnclaimedGrant || err == nil && reply.Granted() || transport.Unconfirmed(err)
 		tk.retire()
 	case g == nil:
 		return false

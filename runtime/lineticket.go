@@ -245,6 +245,7 @@ func (g *lineGrant) free() *releaseOp { return g.ticket.release(&g.grantCore) }
 
 func (g *lineGrant) forget(refused bool) {
 	if tk := g.ticket; !refused || tk.OutcomeUnknown || tk.asking > 0 {
+		tk.UnclaimedGrant = tk.UnclaimedGrant || !refused
 		tk.of.retire()
 	}
 }
