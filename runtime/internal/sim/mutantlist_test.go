@@ -127,6 +127,14 @@ var allMutants = []mutant{
 		old: "if left > 0 then\n", new: "if left > 1e15 then\n",
 	},
 	{
+		name: "the mark of a reader that has left stays", kind: "rw", script: "rw_read_release.lua",
+		old: "redis.call('hdel', KEYS[1], ARGV[1])\nif", new: "if",
+	},
+	{
+		name: "a turn of waiters that do not come does not end", kind: "rw", script: "rw.lua",
+		old: "local grace = 100 ", new: "local grace = 100000 ",
+	},
+	{
 		name: "a refused MultiLock keeps what it has got", kind: "multi",
 		old: "	undo(ctx, behind)\n", new: "	_ = behind\n",
 	},
