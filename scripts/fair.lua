@@ -196,7 +196,7 @@ local function pass(lock, queue, times, notes, channel, counter, publish, now)
       token = ok and first or 0
     end
     local at = redis.call('time')
-    local grant = string.format('%s%06d 0 %.0f', at[1], at[2], token)
+    local grant = micros(at) .. ' 0 ' .. (token == 0 and '0' or string.format('%.0f', token))
     if not pcall(hold, lock, head, lease) then
       if tell('look', head) > 0 then
         warn(head, queue, 1, tonumber(lease))

@@ -152,6 +152,11 @@ local function stand(waiting, place, ttl)
   return length
 end
 
+-- micros returns a reply to TIME as the text of its microseconds.
+local function micros(now)
+  return now[1] .. string.sub('00000' .. now[2], -6)
+end
+
 -- next_owner grants lock to the first in waiting whose process listens, and returns its place, or nil when there is
 -- none. It stops at the place last, without a grant: that process is asking right now. now is an earlier time of the
 -- server, and first the place that was taken from waiting already, if any. If tokens cannot be drawn, the lock is granted all the same: an owner that needs a token asks for it, and
@@ -176,7 +181,7 @@ local function next_owner(lock, waiting, counter, claim, last, now, first)
       error(err, 0)
     end
     local second = redis.call('lindex', waiting, '0')
-    if tell('granted', place, string.format('%s%06d %d %.0f', now[1], now[2], second and 1 or 0, token)) > 0 then
+    if tell('granted', place, micros(now) .. (second and ' 1 ' or ' 0 ') .. (token == 0 and '0' or string.format('%.0f', token))) > 0 then
       if second and tell('soon', second, claim) == 0 then
         tell_soon(waiting, 1, claim)
       end

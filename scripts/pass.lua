@@ -14,8 +14,8 @@ if #KEYS == 4 and ARGV[5] == '' and ARGV[7] == '0' then
     if uuid and string.byte(uuid, 15) == 56 and string.byte(uuid, 20) == 56 and redis.pcall('lindex', waiting, '0') == false then
       local now = redis.pcall('time')
       if not now.err and type(redis.pcall('hset', lock, first, '1')) == 'number' and redis.pcall('pexpire', lock, ARGV[3]) == 1 then
-        -- A key may have a zero byte, at which %s ends.
-        local granted = 'granted ' .. n .. ' ' .. now[1] .. string.format('%06d', now[2]) .. ' 0 0 of lock ' .. lock
+        -- Not by string.format: it would read the time as a number, and ends a key at a zero byte.
+        local granted = 'granted ' .. n .. ' ' .. now[1] .. string.sub('00000' .. now[2], -6) .. ' 0 0 of lock ' .. lock
         local heard = redis.pcall('publish', 'lockgen_process:' .. uuid, granted)
         if type(heard) == 'number' and heard > 0 then
           return {1, 0, 0, 0}

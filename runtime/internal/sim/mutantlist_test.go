@@ -52,7 +52,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "hand-over to the deaf", kind: "mutex", script: "handover.lua",
-		old: "token)) > 0 then\n", new: "token)) >= 0 then\n",
+		old: "token))) > 0 then\n", new: "token))) >= 0 then\n",
 	},
 	{
 		name: "hand-over not told", kind: "mutex",
