@@ -24,6 +24,7 @@ func (v *watch) observe(s *server, _ *event) {
 	}
 	if v.w.plan.single() && v.w.plan.kind.prompt {
 		bad = append(bad, v.served(s)...)
+		bad = append(bad, v.wanted(s)...)
 	}
 	bad = append(bad, v.mortal(s)...)
 	v.mu.Unlock()
@@ -50,6 +51,37 @@ func (v *watch) known(s *server, key string) (bad []string) {
 			bad = append(bad, fmt.Sprintf("%s trusts what the server does not have", c))
 		case v.now()-c.missing > c.longest:
 			bad = append(bad, fmt.Sprintf("%s trusts what the server has not had for %v", c, v.now()-c.missing))
+		}
+	}
+	return bad
+}
+
+// wanted checks that no process has a lock for longer than a hand-over lasts while none of its calls wants it, unless something was broken
+// of late: the module's InvWithdrawn.
+func (v *watch) wanted(s *server) (bad []string) {
+	now, quiet := v.now(), v.quietSince()
+	for i := range v.w.plan.keys {
+		key := fmt.Sprintf("key%d", i)
+		owners, _ := v.w.whole(s, key).HKeys(key)
+		goesOn := map[*process]bool{} // of those with a call of the key
+		for _, c := range v.calls {
+			if slices.Contains(c.keys, key) {
+				goesOn[c.p] = goesOn[c.p] || c.failed == 0 && c.ended == 0
+			}
+		}
+		for p, wants := range goesOn {
+			at := fmt.Sprint(key, " ", p.id)
+			has := slices.ContainsFunc(owners, func(o string) bool { return p.uuid != "" && strings.HasPrefix(o, p.uuid) })
+			if wants || !has || p.gone() || p.leaving() {
+				delete(v.unwanted, at)
+				continue
+			}
+			since, known := v.unwanted[at]
+			if !known {
+				v.unwanted[at] = now
+			} else if d := now - max(since, quiet); d > protocol.HandOverLease+v.w.plan.prompt() {
+				bad = append(bad, fmt.Sprintf("process %d has %q for %v, and no call of it wants it", p.id, key, d))
+			}
 		}
 	}
 	return bad

@@ -51,6 +51,7 @@ func (c *call) String() string {
 //   - When the trust in a lease ends, its context ends.
 //   - No lock is left without a time to live.
 //   - Tokens rise.
+//   - No process has a key for long that none of its calls wants, if nothing was broken of late.
 //   - A key that is free while somebody waits for it is granted at once, if nothing was broken of late.
 //   - Calls end with their contexts, and fail for reasons that the world has given.
 //   - In the end everybody was served, and nothing is left in Redis, subscribed or running.
@@ -64,6 +65,8 @@ type watch struct {
 	largest map[string]int64 // token, by key
 	free    map[string]*freedom
 	longest time.Duration // that a free key was waited for in quiet
+
+	unwanted map[string]time.Duration // since when a process has a key that none of its calls wants, by both
 
 	// Guarded by w.mu.
 	active    int           // faults that go on
@@ -80,7 +83,7 @@ type freedom struct {
 }
 
 func newWatch(w *world) *watch {
-	return &watch{w: w, trusted: byKey{}, pending: byKey{}, largest: map[string]int64{}, free: map[string]*freedom{}}
+	return &watch{w: w, trusted: byKey{}, pending: byKey{}, largest: map[string]int64{}, free: map[string]*freedom{}, unwanted: map[string]time.Duration{}}
 }
 
 func (v *watch) now() time.Duration { return time.Since(v.w.began) }
