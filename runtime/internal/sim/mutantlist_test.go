@@ -67,6 +67,10 @@ var allMutants = []mutant{
 		old: "	case leading:\n		r.Prompt(r)\n", new: "	case leading:\n",
 	},
 	{
+		name: "a late grant is not given back", kind: "mutex",
+		old: "	case tk.UnclaimedGrant || tk.Standing:\n", new: "	case tk.Standing && !tk.UnclaimedGrant:\n",
+	},
+	{
 		name: "lock without a time to live", kind: "mutex", script: "acquire.lua",
 		old: "    hold(lock, owner, lease)\n", new: "    redis.call('hset', lock, owner, 1)\n",
 	},
