@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -26,7 +27,7 @@ type attempt struct {
 	ctx   context.Context // the context for AcquireEnd
 
 	waiting bool // the call waits for other holders, or did
-	blocked *blockage
+	blocked *fleet.Blockage
 }
 
 // A waitingPart reports that a part of a call has to wait: for which lock, of which client.
@@ -81,7 +82,7 @@ func (a *attempt) waitsFor(c *Client, kind, key string) {
 		return
 	}
 	if !a.silent() {
-		a.blocked = c.watches(a.blocked, kind, key)
+		a.blocked = c.fleet.Watch(a.blocked, Kind(kind), key)
 	}
 	if a.waiting {
 		return
@@ -122,7 +123,7 @@ func (a *attempt) ends(how AcquireEvent) {
 func (a *attempt) ended(how AcquireEvent) AcquireEvent {
 	e := a.event()
 	e.Waited, e.Outcome, e.Grant, e.Token, e.Err = time.Since(a.start), outcomeOf(how.Err), how.Grant, how.Token, how.Err
-	e.HolderTraces = a.blocked.end()
+	e.HolderTraces = a.blocked.Traces()
 	return e
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/connect"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/hooks"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
@@ -41,14 +42,9 @@ type Client struct {
 	quorums                      quorumQueues
 	withdrawals                  engine.Withdrawals
 	stood                        engine.Recent // fair locks in whose queues the process waited
-	presence                     presence
-	questions                    questions
-	asks                         pace // requests from other processes
-	deadlocks                    deadlocks
+	fleet                        *fleet.Member // what it says to other processes
 	suspects                     engine.Suspects[wish]
 	alarms                       engine.Alarms[wish]
-	holderTraces                 holderTraces
-	unheard                      sync.Once // logs that the client may not answer them
 	counts                       counts
 	reports                      hooks.Queue // of what must not wait for a hook
 	resources                    registry[*resource]
@@ -141,9 +137,10 @@ func newClient(conn connect.Connection, opts Options) *Client {
 	c.reviews = c.net.Reviewer(c.wire.Acquires())
 	c.frees, c.releases = c.net.Batcher(c.wire.Frees(), false), c.net.Batcher(c.wire.Releases(), false)
 	c.withdrawals.Init(c.spawn, c.stopped)
-	c.reports.Spawn, c.deadlocks.c, c.holderTraces.c = c.spawn, c, c
+	c.reports.Spawn = c.spawn
 	c.observed = hooks.Observing(&opts.Hooks)
 	c.watchdog = watchdog.New(c.renew, c.net.RenewBatch, c.renewed)
+	c.fleet = newMember(c)
 	if c.traced = trace.Present(); c.traced != nil {
 		c.watchdog.Trace(c.tracesRenewal)
 	}
@@ -155,6 +152,14 @@ func newClient(conn connect.Connection, opts Options) *Client {
 		c.watchdog.Group(func(l *watchdog.Lease) uint16 { return c.net.Server(l.Key()) })
 	}
 	return c
+}
+
+// Redis returns the client that sends the commands. [Client.Close] closes it after [Open].
+func (c *Client) Redis() rueidis.Client {
+	if c == nil {
+		return nil
+	}
+	return c.rc
 }
 
 // Mutex returns the mutex named key. Redisson's getLock.
@@ -222,7 +227,7 @@ func (c *Client) Close() error {
 	c.running++ // for Close itself
 	c.mu.Unlock()
 
-	c.presence.stop()
+	c.fleet.Leave()
 	c.resources.close()
 	c.rws.close()
 	c.fairs.close()

@@ -49,6 +49,16 @@ func (e *Error) Error() string {
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
+// A DeadlockError is the error of a call that the client ended to break a deadlock, see [Options.BreakDeadlocks]. It
+// matches [ErrDeadlock].
+type DeadlockError struct{ Deadlock Deadlock }
+
+// Error names the key, the process, the name and the time of each call of the circle.
+func (e *DeadlockError) Error() string { return ErrDeadlock.Error() + ": " + e.Deadlock.String() }
+
+// Unwrap returns [ErrDeadlock].
+func (e *DeadlockError) Unwrap() error { return ErrDeadlock }
+
 // A KeyError says why the arguments of a call give no key, or why the key is unusable. The call has sent
 // nothing.
 type KeyError struct {

@@ -163,23 +163,12 @@ func DoUnder(ctx context.Context, lock Locker, fn func(ctx context.Context, leas
 // LooksForTraces returns whether the client has asked for the traces of the holders of a key, or of any for "", and whether an answer is
 // there.
 func LooksForTraces(c *Client, key string) (asked, answered bool) {
-	s := &c.holderTraces
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for of, question := range s.keys {
-		if key == "" || of == key {
-			asked, answered = true, answered || !question.answered.IsZero()
-		}
-	}
-	return asked, answered
+	all, known := c.fleet.Inquiries(key)
+	return all > 0, known > 0
 }
 
 // OpenQuestions returns how many questions of the client to other processes are not answered.
-func OpenQuestions(c *Client) int {
-	c.questions.mu.Lock()
-	defer c.questions.mu.Unlock()
-	return len(c.questions.open)
-}
+func OpenQuestions(c *Client) int { return c.fleet.Asking() }
 
 // KnowsHolder reports whether a look for deadlocks of the client has found a holder of a key in another process.
-func KnowsHolder(c *Client, key string) bool { return c.deadlocks.holder(kindMutex, key) != nil }
+func KnowsHolder(c *Client, key string) bool { return c.fleet.LastHolder(KindMutex, key) != nil }

@@ -70,8 +70,7 @@ type kindReply struct {
 
 // kindOf asks Redis which kind of lock a key is.
 func (c *Client) kindOf(key string) (kindReply, error) {
-	c.net.MarkShared()
-	ctx, cancel := c.briefly()
+	ctx, cancel := c.net.Briefly()
 	defer cancel()
 	replies := c.rc.DoMulti(ctx,
 		c.rc.B().Hget().Key(key).Field("mode").Build(), c.rc.B().Exists().Key(protocol.FairMarks(key)...).Build())

@@ -3,13 +3,9 @@ package lockrt
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
-	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/deadlock"
-	"github.com/lockgen/lockgen/runtime/internal/monotonic"
-	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
 )
 
 // A heldError is the error of a context that ended while another holder had the lock. It matches only what that matches.
@@ -27,22 +23,17 @@ func byOthers(err error) bool {
 
 // holderOf returns the holder of a lock that a call did not get because of err, or nil if it is unknown. b is what the
 // call has learned of others.
-func (c *Client) holderOf(kind, key string, b *blockage, err error) *Holder {
-	if c == nil || c.rc == nil || !byOthers(err) {
+func (c *Client) holderOf(kind, key string, b *fleet.Blockage, err error) *Holder {
+	if c.made() == nil || !byOthers(err) || !fleet.HasHolder(Kind(kind)) {
 		return nil
-	}
-	switch kind {
-	case kindMutex, kindFair, kindWrite, kindRead:
-	default:
-		return nil // there is no one holder
 	}
 	if h := c.ownHolder(kind, key); h != nil {
 		return h
 	}
-	if h := b.holder(kind, key); h != nil {
+	if h := b.Holder(Kind(kind), key); h != nil {
 		return h
 	}
-	return c.deadlocks.holder(kind, key)
+	return c.fleet.LastHolder(Kind(kind), key)
 }
 
 // ownHolder returns the call of this Client that holds a lock, or nil. For a call that reads, that is one that writes.
@@ -56,60 +47,20 @@ func (c *Client) ownHolder(kind, key string) *Holder {
 		return nil
 	}
 	g := held[i]
-	since := g.heldSince()
-	if since.IsZero() {
+	s := g.Show()
+	if s.Holds == 0 {
 		return nil // for a moment between two holders
 	}
-	return &Holder{Own: true, Process: c.Process(), Owner: g.guard.Owner(), Since: since.Std(), Seen: now()}
+	return &Holder{Own: true, Process: c.Process(), Owner: g.guard.Owner(), Since: s.Since.Std(), Seen: now()}
 }
 
-// heldSince returns when the present holder got the grant, or 0 if there is none.
-func (g *grantCore) heldSince() (first monotonic.Time) {
-	g.on.mu.Lock()
-	defer g.on.mu.Unlock()
-	for l := range g.leases.all {
-		if first.IsZero() || l.began.Before(first) {
-			first = l.began
-		}
-	}
-	return first
-}
-
-// foundHolders are what the client has learned of the holders of a key.
-type foundHolders struct {
-	traces []string
-	holder *Holder // one of them, of another process; nil if none is known
-	reads  bool    // it holds the key for reading
-}
-
-// blocking returns the holder that keeps a call of that kind from getting the lock, or nil. A reader is kept from it by a
-// waiting writer, not by other readers.
-func (f *foundHolders) blocking(kind string) *Holder {
-	if f == nil || f.holder == nil || f.reads && kind == kindRead {
-		return nil
-	}
-	h := *f.holder
-	return &h
-}
-
-// holder returns the holder of a lock that the call has learned of, or nil.
-func (b *blockage) holder(kind, key string) *Holder {
-	if b == nil {
-		return nil
-	}
-	if of := b.known.Load(); of != nil && of.key == key {
-		return of.blocking(kind)
-	}
-	return nil
-}
-
-// knows adds the holder that the call as a whole has learned of to the error of the member that it did not get.
-func (b *blockage) knows(err error) {
+// addHolder adds the holder that b, of the call as a whole, has learned of to the error of the member that it did not get.
+func addHolder(b *fleet.Blockage, err error) {
 	of := (*Error)(nil)
-	if b == nil || !errors.As(err, &of) || of.Holder != nil && (of.Holder.Own || !of.Holder.Since.IsZero()) || !byOthers(of.Err) {
+	if !errors.As(err, &of) || of.Holder != nil && (of.Holder.Own || !of.Holder.Since.IsZero()) || !byOthers(of.Err) {
 		return
 	}
-	if h := b.holder(b.kind, of.Key); h != nil {
+	if h := b.Holder("", of.Key); h != nil {
 		of.Holder = h
 	}
 }
@@ -124,48 +75,4 @@ func endedAt(ctx context.Context, whole string, err error) error {
 		return err
 	}
 	return &Error{Op: "lock", Key: of.Key, Holder: of.Holder, Err: endedBy(ctx, err)}
-}
-
-// holderAmong returns a holder of another process among those of a key in Redis, or nil, and leaves out the processes for
-// which gone is true.
-func (c *Client) holderAmong(all []deadlock.Holder, gone func(process string) bool) *Holder {
-	for _, h := range all {
-		if h.Process == c.wire.UUID || gone(h.Process) {
-			continue
-		}
-		owner, _ := protocol.WriterOf(h.Owner)
-		return &Holder{Process: Process{ID: h.Process}, Owner: owner, Seen: now()}
-	}
-	return nil
-}
-
-// saw keeps what a look for deadlocks has found about the holder of a key.
-func (d *deadlocks) saw(key string, found foundHolders) {
-	if found.holder == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.seen == nil {
-		d.seen = map[string]foundHolders{}
-	}
-	maps.DeleteFunc(d.seen, func(_ string, of foundHolders) bool { return time.Since(of.holder.Seen) > 2*d.interval() })
-	d.seen[key] = found
-}
-
-// holder returns the holder of a lock that the last looks for deadlocks have found, or nil.
-func (d *deadlocks) holder(kind, key string) *Holder {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	found, ok := d.seen[key]
-	if !ok || time.Since(found.holder.Seen) > 2*d.interval() {
-		return nil
-	}
-	return found.blocking(kind)
-}
-
-// isRead reports whether the fields of a lock are those of readers.
-func isRead(fields []string) bool {
-	i := slices.Index(fields, "mode")
-	return i >= 0 && i+1 < len(fields) && fields[i+1] == kindRead
 }

@@ -1,7 +1,6 @@
 package lockrt
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,7 +54,7 @@ func (c *Client) hearFor(key string) {
 // active.
 func (c *Client) hear() bool {
 	c.net.Watch()
-	c.present()
+	c.fleet.Present()
 	l := c.listener.Load()
 	if l == nil {
 		l = c.listens()
@@ -158,20 +157,7 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 		}
 		return
 	}
-	if request, ok := strings.CutPrefix(e.Payload, askWord); ok {
-		c.asked(request)
-		return
-	}
-	if request, ok := strings.CutPrefix(e.Payload, traceWord); ok {
-		c.askedForTraces(request)
-		return
-	}
-	if text, ok := strings.CutPrefix(e.Payload, deadlockWord); ok {
-		c.deadlocks.hear(text)
-		return
-	}
-	if strings.HasPrefix(e.Payload, "{") {
-		c.questions.answered(e.Payload)
+	if c.fleet.Receive(e.Payload) {
 		return
 	}
 	m, ok := protocol.ParseMessage(e.Payload)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // mostLinger is the longest time for which a key lingers.
@@ -176,21 +175,4 @@ func (c *Client) endLingers() {
 		r.endLinger()
 		r.mu.Unlock()
 	}
-}
-
-// lingeringLock returns the lock of guard if it lingers.
-func lingeringLock(guard *watchdog.Lease) (held HeldLock, lingers bool) {
-	g, ok := guard.Holding.(*grant)
-	if !ok {
-		return HeldLock{}, false
-	}
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
-	if g.state != engine.GrantLingering {
-		return HeldLock{}, false
-	}
-	return HeldLock{
-		Key: g.Key(), Kind: KindMutex, Owner: g.Owner(), Since: g.linger().over.Add(-g.linger().d).Std(), Lingers: true,
-		Lease: guard.TTL, Renewed: guard.Renew, Left: max(0, time.Until(guard.Ends())),
-	}, true
 }

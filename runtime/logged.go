@@ -1,5 +1,7 @@
 package lockrt
 
+import "github.com/lockgen/lockgen/runtime/internal/fleet"
+
 // Names in the log for things that are no kind of lock.
 const (
 	kindElection = "election"
@@ -19,5 +21,5 @@ func (t *leaseCore) ownerName() string {
 	if t.guard == nil {
 		return ""
 	}
-	return ownerOf(t.guard)
+	return fleet.OwnerOf(t.guard)
 }

@@ -48,7 +48,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 	a.starts(ctx)
 	whole, err := m.take(ctx, opts, a.waitsFor)
 	if err != nil {
-		a.blocked.knows(err)
+		addHolder(a.blocked, err)
 		a.ends(AcquireEvent{Err: err})
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/lockgen/lockgen/runtime/internal/connect"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
@@ -54,6 +55,6 @@ func (o Options) ofConnections() connect.Options {
 	}
 	return connect.Options{
 		TLS: o.TLS, Channels: channels[o.PubSub], Watchdog: o.Watchdog, OpTimeout: o.OpTimeout, Retry: o.Retry.pause,
-		Host: thisHost(), Anonymous: o.Anonymous, Late: o.StartWithoutServer, Logger: o.Logger,
+		Host: fleet.Host(), Anonymous: o.Anonymous, Late: o.StartWithoutServer, Logger: o.Logger,
 	}
 }

@@ -186,3 +186,28 @@ func aclLines(t *testing.T, section string) map[string]aclUser {
 	}
 	return users
 }
+
+// A lock that nobody else wants costs two commands, and nothing is sent besides, whatever the client says of itself.
+func TestPresence_CostsNoCommandOfACycle(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{OpTimeout: time.Minute, Name: "orders", Tracking: lockrt.TrackingOff})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	cycle := func() {
+		l, err := c.Mutex("k", lockrt.WithName("orders.Service.Pay")).Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, l.Unlock(t.Context()))
+	}
+	cycle() // loads the scripts
+	sent := int64(0)
+	for round := 0; sent != 1000 && round < 20; round++ { // more where the machine stood still: one whose answer is late is sent again
+		server.Do("CONFIG", "RESETSTAT")
+		for range 500 {
+			cycle()
+		}
+		sent = server.CommandStats()["evalsha"]
+		require.GreaterOrEqual(t, sent, int64(1000))
+	}
+	require.EqualValues(t, 1000, sent)
+}

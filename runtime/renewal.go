@@ -14,7 +14,7 @@ func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) []error {
 	kind := renewal(leases[0].Kind())
 	patience := leases[0].TTL
 	at := now()
-	c.introduceWith(leases)
+	c.fleet.Renewing(leases)
 	renewals := make([]transport.Renewal, len(leases))
 	for i, l := range leases {
 		patience = min(patience, l.Patience(at))

@@ -103,7 +103,7 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	s = orZero(s)
 	return answer(ctx, s.c, "available", s.key, func() (int, error) {
-		ctx, cancel := s.c.briefly()
+		ctx, cancel := s.c.net.Briefly()
 		defer cancel()
 		text, exists, err := s.c.net.Get(ctx, s.key)
 		if err != nil || !exists {

@@ -2,7 +2,6 @@ package lockrt
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -23,31 +22,12 @@ func bound(ctx context.Context, wait time.Duration) bool {
 // suspect looks for a deadlock, if w may be in one, and logs a wait without a bound.
 func (c *Client) suspect(ctx context.Context, q contest, w *waiter, wait time.Duration) {
 	if leaseCoreFrom(ctx) != nil {
-		c.deadlocks.look()
+		c.fleet.LookForDeadlocks()
 	}
 	if !bound(ctx, wait) {
-		c.tellSuspect(ctx, q, w)
+		kind, key := subject(q, w)
+		c.fleet.Stuck(ctx, Kind(kind), key, w.Call.Name)
 	}
-}
-
-// tellSuspect logs, once, what the call waits for, and whether this very process has it.
-func (c *Client) tellSuspect(ctx context.Context, q contest, w *waiter) {
-	kind, key := subject(q, w)
-	args := []any{"kind", kind, "key", key, "name", w.Call.Name, "waited", c.opts.DeadlockAfter}
-	held := c.look(key, 0).Held
-	held = slices.DeleteFunc(held, func(h HeldLock) bool { return (h.Kind == KindPermit) != (kind == kindPermit) })
-	if len(held) == 0 {
-		c.opts.Logger.WarnContext(ctx, "lockgen: a call still waits for a lock, and neither a deadline nor WithWait bounds it", args...)
-		return
-	}
-	args = append(args, "owner", held[0].Owner, "held_since", held[0].Since, "held_by", held[0].Name)
-	if kind == kindPermit {
-		c.opts.Logger.WarnContext(ctx, "lockgen: a call still waits for a permit, and this process holds some itself: if it is made below a holder, it may "+
-			"wait for ever", args...)
-		return
-	}
-	c.opts.Logger.WarnContext(ctx, "lockgen: a call still waits for a lock that this process holds itself: if it is made below the holder, it was given "+
-		"an outer context and waits for ever; give it the context of the lease", args...)
 }
 
 // subject returns the lock that w waits for in q.

@@ -25,7 +25,7 @@ func (u user) Busy() bool { return u.c.holding() || u.c.counts.waiting.Load() > 
 
 // Resting allows a pause on the channel of the process alone: a listener to another channel waits for its messages.
 func (u user) Resting(channel string) time.Duration {
-	if u.c.subscribers.Size() > 0 || u.Busy() || u.c.questions.some() || channel != protocol.ProcessChannel(u.c.wire.UUID) {
+	if u.c.subscribers.Size() > 0 || u.Busy() || u.c.fleet.Asking() > 0 || channel != protocol.ProcessChannel(u.c.wire.UUID) {
 		return 0
 	}
 	return u.c.spread

@@ -68,6 +68,12 @@ func (w *Waiter[T]) Reset() bool {
 	return true
 }
 
+// Break ends the wait with err, since the call is in a deadlock. The caller holds the lock of the contest.
+func (w *Waiter[T]) Break(err error) {
+	w.Broken.Store(&err)
+	w.Poke()
+}
+
 // Poke tells w that there is a reason to ask. It does not block.
 func (w *Waiter[T]) Poke() {
 	if w.poked.CompareAndSwap(false, true) {

@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+)
+
+// The plain commands with which a client finds other clients, and what they hold. They go over the shared connection, and each is
+// given up after half of OpTimeout.
+
+// Briefly returns a context for a request that rueidis would repeat again and again while the server is away. It has no
+// deadline, which would apply to the shared connection.
+func (t *Transport) Briefly() (context.Context, context.CancelFunc) {
+	t.MarkShared()
+	ctx, cancel := context.WithCancel(context.Background())
+	timer := time.AfterFunc(t.cfg.OpTimeout/2, cancel)
+	return ctx, func() {
+		timer.Stop()
+		cancel()
+	}
+}
+
+// Publish publishes each text on the channel in the same place, all at once. It returns the places of those that no client hears, as
+// far as the server knows, and the first error.
+func (t *Transport) Publish(channels, texts []string) (unheard []int, err error) {
+	ctx, cancel := t.Briefly()
+	defer cancel()
+	commands := make(rueidis.Commands, len(channels))
+	for i, channel := range channels {
+		commands[i] = t.rc.B().Publish().Channel(channel).Message(texts[i]).Build()
+	}
+	for i, reply := range t.rc.DoMulti(ctx, commands...) {
+		switch n, failed := reply.AsInt64(); {
+		case failed != nil && err == nil:
+			err = failed
+		case failed == nil && n == 0 && t.cluster == nil: // a server of a cluster counts its own clients
+			unheard = append(unheard, i)
+		}
+	}
+	return unheard, err
+}
+
+// Channels returns the channels of all servers whose names match a pattern and that have subscribers, in order. It fails if no server
+// answers.
+func (t *Transport) Channels(pattern string) ([]string, error) {
+	ctx, cancel := t.Briefly()
+	defer cancel()
+	found := map[string]struct{}{}
+	failed, answered := ErrNoAnswer, false
+	for _, node := range t.rc.Nodes() {
+		names, err := node.Do(ctx, node.B().PubsubChannels().Pattern(pattern).Build()).AsStrSlice()
+		if err != nil {
+			failed = err
+			continue
+		}
+		answered = true
+		for _, name := range names {
+			found[name] = struct{}{}
+		}
+	}
+	if !answered {
+		return nil, failed
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// Fields returns the values of fields of a hash, "" for one that it does not have.
+func (t *Transport) Fields(key string, fields []string) ([]string, error) {
+	ctx, cancel := t.Briefly()
+	defer cancel()
+	return t.rc.Do(ctx, t.rc.B().Hmget().Key(key).Field(fields...).Build()).AsStrSlice()
+}
+
+// Owners returns what [protocol.ReadOwners] reads, or the ids of permits, from each of the places: about most of them, or more than
+// most if there are. It also returns the first error; a place that cannot be read has none.
+func (t *Transport) Owners(of []protocol.Owners, most int) (all [][]string, err error) {
+	ctx, cancel := t.Briefly()
+	defer cancel()
+	commands := make(rueidis.Commands, len(of))
+	for i, o := range of {
+		if o.Permits {
+			commands[i] = t.rc.B().Zrange().Key(protocol.PermitLeases(o.Key)).Min("0").Max(strconv.Itoa(most)).Build()
+		} else {
+			commands[i] = t.rc.B().Hscan().Key(o.Key).Cursor(0).Count(int64(most)).Build()
+		}
+	}
+	all = make([][]string, len(of))
+	for i, reply := range t.rc.DoMulti(ctx, commands...) {
+		var failed error
+		if of[i].Permits {
+			all[i], failed = reply.AsStrSlice()
+		} else {
+			var entry rueidis.ScanEntry
+			entry, failed = reply.AsScanEntry()
+			all[i] = entry.Elements
+		}
+		if err == nil {
+			err = failed
+		}
+	}
+	return all, err
+}
+
+// Hears waits until the client hears a channel. It reports false if ctx ends before, or stop is closed.
+func (t *Transport) Hears(ctx context.Context, channel string, stop <-chan struct{}) bool {
+	l := t.Listen(channel, func(hub.Event) {}) // a new one, since the others may have heard before
+	defer l.Close()
+	select {
+	case <-l.Ready():
+		return true
+	case <-ctx.Done():
+	case <-stop:
+	}
+	return false
+}
+
+// Perform sends a command, and returns its error.
+func (t *Transport) Perform(cmd protocol.Command) error { return t.Run(cmd).Err() }
+
+// Refusal returns why a server refuses a request for good, or nil if err is no reply, or one that goes away by itself.
+func (*Transport) Refusal(err error) error {
+	if _, ok := Replied(err); !ok || Passing(err) {
+		return nil
+	}
+	return Refused(err)
+}
