@@ -42,7 +42,7 @@ type Client struct {
 	quorums                      quorumQueues
 	withdrawals                  engine.Withdrawals
 	stood                        engine.Recent // fair locks in whose queues the process waited
-	fleet                        *fleet.Member // what it says to other processes
+	fleet                        *fleet.Member // its part that talks to other processes
 	suspects                     engine.Suspects[wish]
 	alarms                       engine.Alarms[wish]
 	counts                       counts

@@ -46,7 +46,7 @@ func (a *asker) ask(ctx context.Context, ids []string, word, key string) (f obse
 	others := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == a.cfg.UUID })
 	a.cfg.Spawn(func() { a.send(q, others, word, key) })
 	if len(others) < len(ids) {
-		q.heard(a.cfg.UUID, part{Snapshot: a.cfg.Look(key, 0), ID: q.id, Parts: 1})
+		a.heard(part{Snapshot: a.cfg.Look(key, 0), ID: q.id, Parts: 1}, 0)
 	}
 	for {
 		select {

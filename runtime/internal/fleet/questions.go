@@ -24,12 +24,25 @@ type question struct {
 	done  chan struct{} // closed when all have answered
 	again chan struct{} // has a token when a process has refused
 
-	missing map[string]struct{}     // processes that have not answered
-	parts   map[string]map[int]part // parts of answers
-	size    map[string]int          // of the received answers, in bytes
-	bad     map[string]bool         // processes with invalid answers
-	refused []string                // processes to ask again
+	missing int                // number of answers
+	answers map[string]*answer // by the processes
+	refused []string           // processes to ask again
 }
+
+// An answer is that of one process, or none if the process has ended.
+type answer struct {
+	state answerState
+	parts map[int]part
+	size  int // of what was received, in bytes
+}
+
+type answerState uint8
+
+const (
+	answerMissing answerState = iota
+	answerWhole
+	answerInvalid
+)
 
 // Asking returns how many questions are not answered.
 func (s *questions) Asking() int {
@@ -43,13 +56,12 @@ func (s *questions) begin(ids []string) *question {
 	defer s.mu.Unlock()
 	s.last++
 	q := &question{
-		of: s, id: fmt.Sprint(s.last), done: make(chan struct{}), again: make(chan struct{}, 1),
-		missing: map[string]struct{}{}, parts: map[string]map[int]part{}, size: map[string]int{}, bad: map[string]bool{},
+		of: s, id: fmt.Sprint(s.last), done: make(chan struct{}), again: make(chan struct{}, 1), answers: map[string]*answer{},
 	}
 	for _, id := range ids {
-		q.missing[id] = struct{}{}
+		q.answers[id] = &answer{parts: map[int]part{}}
 	}
-	if len(ids) == 0 {
+	if q.missing = len(q.answers); q.missing == 0 {
 		close(q.done)
 	}
 	if s.open == nil {
@@ -71,57 +83,46 @@ func (s *questions) answered(text string) {
 		return
 	}
 	var p part
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return // its question is unknown
-	}
-	s.mu.Lock()
-	q := s.open[p.ID]
-	if q != nil {
-		q.size[p.Process.ID] += len(text)
-	}
-	s.mu.Unlock()
-	if q != nil {
-		q.heard(p.Process.ID, p)
+	if err := json.Unmarshal([]byte(text), &p); err == nil { // otherwise its question is unknown
+		s.heard(p, len(text))
 	}
 }
 
 // heard records part of the answer of a process. A duplicate, or one without a question, changes
 // nothing.
-func (q *question) heard(id string, p part) {
-	q.of.mu.Lock()
-	defer q.of.mu.Unlock()
-	if _, ok := q.missing[id]; !ok {
+func (s *questions) heard(p part, size int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.open[p.ID]
+	if q == nil || q.answers[p.Process.ID] == nil {
 		return
 	}
+	of := q.answers[p.Process.ID]
+	of.size += size
 	switch {
+	case of.state != answerMissing:
 	case p.Refused != "":
-		q.refused = append(q.refused, id)
+		q.refused = append(q.refused, p.Process.ID)
 		select {
 		case q.again <- struct{}{}:
 		default:
 		}
-		return
-	case p.Version != observe.SnapshotVersion, p.Parts < 1, p.Part < 0, p.Part >= p.Parts, q.size[id] > mostHeard:
-		q.bad[id] = true
+	case p.Version != observe.SnapshotVersion, p.Parts < 1, p.Part < 0, p.Part >= p.Parts, of.size > mostHeard:
+		q.settle(of, answerInvalid)
 	default:
-		if q.parts[id] == nil {
-			q.parts[id] = map[int]part{}
-		}
-		q.parts[id][p.Part] = p
-		if len(q.parts[id]) < p.Parts {
-			return
+		if of.parts[p.Part] = p; len(of.parts) >= p.Parts {
+			q.settle(of, answerWhole)
 		}
 	}
-	q.settle(id)
 }
 
 // gone records that a process has ended.
 func (q *question) gone(id string) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
-	if _, ok := q.missing[id]; ok {
-		delete(q.parts, id)
-		q.settle(id)
+	if of := q.answers[id]; of != nil && of.state == answerMissing {
+		of.parts = nil
+		q.settle(of, answerWhole)
 	}
 }
 
@@ -134,35 +135,36 @@ func (q *question) refusers() []string {
 	return ids
 }
 
-// settle records that the answer of a process is complete. The caller holds the lock.
-func (q *question) settle(id string) {
-	delete(q.missing, id)
-	if len(q.missing) == 0 {
+// settle records that an answer does not change any more. The caller holds the lock.
+func (q *question) settle(of *answer, state answerState) {
+	of.state = state
+	if q.missing--; q.missing == 0 {
 		close(q.done)
 	}
 }
 
 // fleet returns the received answers.
-func (q *question) fleet() observe.Fleet {
+func (q *question) fleet() (f observe.Fleet) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
-	f := observe.Fleet{Silent: slices.Collect(maps.Keys(q.missing))}
-	f.Silent = slices.AppendSeq(f.Silent, maps.Keys(q.bad))
-	slices.Sort(f.Silent)
-	for _, id := range slices.Sorted(maps.Keys(q.parts)) {
-		if _, missing := q.missing[id]; missing || q.bad[id] {
+	for _, id := range slices.Sorted(maps.Keys(q.answers)) {
+		of := q.answers[id]
+		if of.state != answerWhole {
+			f.Silent = append(f.Silent, id)
 			continue
 		}
 		var s observe.Snapshot
-		for _, i := range slices.Sorted(maps.Keys(q.parts[id])) {
-			p := q.parts[id][i]
+		for _, i := range slices.Sorted(maps.Keys(of.parts)) {
+			p := of.parts[i]
 			if i == 0 {
 				s = p.Snapshot
 				continue
 			}
 			s.Held, s.Waiting = append(s.Held, p.Held...), append(s.Waiting, p.Waiting...)
 		}
-		f.Processes = append(f.Processes, s)
+		if len(of.parts) > 0 {
+			f.Processes = append(f.Processes, s)
+		}
 	}
 	return f
 }
