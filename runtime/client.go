@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/connect"
+	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/hooks"
@@ -51,6 +52,7 @@ type Client struct {
 	rws                          registry[*rwResource]
 	fairs                        registry[*fairResource]
 	semaphores, permits, latches registry[*counter]
+	counting                     counting.Client
 	traced                       trace.Func       // for tests that replay the steps of mutexes; else nil
 	wholes                       trace.WholeFunc  // for tests that replay the calls of MultiLocks; else nil
 	atEnd                        func(key string) // for tests that delay the end of a lease; else nil
@@ -145,6 +147,7 @@ func newClient(conn connect.Connection, opts Options) *Client {
 		c.watchdog.Trace(c.tracesRenewal)
 	}
 	c.wholes = trace.PresentWholes()
+	c.counting = counting.Client{Host: countHost{c}, Wire: c.wire, Net: c.net, Watchdog: c.watchdog, Logger: opts.Logger, OpTimeout: opts.OpTimeout}
 	if c.net.Tracks() {
 		c.watchdog.First(transport.FirstLook)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -27,15 +28,11 @@ type flaky struct {
 
 var errNoReply = errors.New("no reply")
 
-func (f *flaky) channel() string { return f.key }
-
-func (*flaky) hear(string) {}
-
-func (f *flaky) Send(b *countBatch, number, _ uint64, wanted bool) countAnswer {
+func (f *flaky) Send(b *engine.CountBatch[wish], number, _ uint64, wanted bool) engine.CountAnswer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.rand.IntN(8) == 0 {
-		return countAnswer{Err: errNoReply} // it never arrived
+		return engine.CountAnswer{Err: errNoReply} // it never arrived
 	}
 	granted, again := f.done[number]
 	if !again {
@@ -49,9 +46,9 @@ func (f *flaky) Send(b *countBatch, number, _ uint64, wanted bool) countAnswer {
 		f.done[number] = granted
 	}
 	if f.rand.IntN(8) == 0 {
-		return countAnswer{Err: errNoReply} // it did what it says
+		return engine.CountAnswer{Err: errNoReply} // it did what it says
 	}
-	return countAnswer{Granted: granted, TTL: time.Millisecond}
+	return engine.CountAnswer{Granted: granted, TTL: time.Millisecond}
 }
 
 func (f *flaky) Grant(*waiter, time.Time) bool {
@@ -69,10 +66,13 @@ func (f *flaky) add(n int) {
 	f.Wake()
 }
 
-// counts has ct count of.
-func (ct *counter) counts(of counting) {
-	ct.of = of
-	ct.Init(of, &ct.mu)
+// countsOf returns a counter of c that counts of.
+func countsOf(t *testing.T, c *Client, of engine.Counting[wish]) *counter {
+	t.Helper()
+	ct := newCounter(c, kindSemaphore, redistest.Key(t, "k"))
+	ct.users = 1
+	ct.Counter.Counter.Init(of, &ct.Count, &ct.mu)
+	return ct
 }
 
 // Calls come, give up and try while requests and replies get lost and grants come late. Each is
@@ -84,8 +84,7 @@ func TestCounter_AnythingGoes(t *testing.T) {
 		require.NoError(t, err)
 		const permits = 5
 		f := &flaky{free: permits, done: map[uint64]int{}, rand: rand.New(rand.NewPCG(seed, 1))}
-		f.counter = &counter{referenced: referenced{c: c, key: redistest.Key(t, "k"), users: 1}, kind: "flaky"}
-		f.counts(f)
+		f.counter = countsOf(t, c, f)
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		var mu sync.Mutex
 		out := 0
@@ -103,7 +102,7 @@ func TestCounter_AnythingGoes(t *testing.T) {
 						mine, done = context.WithTimeout(ctx, time.Duration(r.IntN(3000))*time.Microsecond)
 					}
 					w := newWaiter(context.Background(), nil, cfg)
-					w.For.demand = &demand{Demand: engine.Demand{N: 1 + r.IntN(permits)}}
+					w.For.demand = &counting.Demand{Demand: engine.Demand{N: 1 + r.IntN(permits)}}
 					err := c.await(mine, f.counter, w, cfg, nil)
 					done()
 					if ctx.Err() != nil {
@@ -154,11 +153,11 @@ type dictated struct {
 	err     error
 }
 
-func (a *answered) Send(*countBatch, uint64, uint64, bool) countAnswer {
+func (a *answered) Send(*engine.CountBatch[wish], uint64, uint64, bool) engine.CountAnswer {
 	reply := make(chan dictated)
 	a.asked <- reply
 	got := <-reply
-	return countAnswer{Granted: got.granted, TTL: time.Millisecond, Err: got.err}
+	return engine.CountAnswer{Granted: got.granted, TTL: time.Millisecond, Err: got.err}
 }
 
 func (a *answered) Grant(*waiter, time.Time) bool { return true }
@@ -171,9 +170,8 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	a := &answered{asked: make(chan chan<- dictated)}
-	ts := &counter{referenced: referenced{c: c, key: redistest.Key(t, "k"), users: 1}, kind: "answered"}
+	ts := countsOf(t, c, a)
 	a.counter = ts
-	ts.counts(a)
 	limit, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
 	call := func(ctx context.Context, wait time.Duration) <-chan error {
@@ -181,7 +179,7 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 		go func() {
 			cfg := lockConfig{wait: wait, Terms: engine.Terms{TTL: time.Minute}}
 			w := newWaiter(context.Background(), nil, cfg)
-			w.For.demand = new(demand)
+			w.For.demand = new(counting.Demand)
 			err := c.await(ctx, ts, w, cfg, nil)
 			if err != nil {
 				ts.leave(w)

@@ -2,11 +2,11 @@ package lockrt
 
 import (
 	"context"
-	hexes "encoding/hex"
 	"errors"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/force"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // A CurrentLease is the lease of a context, for code that did not lock: it cannot unlock. Only Extend contacts Redis.
@@ -74,12 +74,7 @@ func (t *leaseCore) takeAway(ctx context.Context) (taken bool, err error) {
 	case kindRead:
 		return c.RWMutex(t.key).ForceRUnlock(ctx)
 	case kindPermit:
-		raw := []byte(t.guard.Owner())
-		var ids []string
-		for ; len(raw) >= idLength; raw = raw[idLength:] {
-			ids = append(ids, hexes.EncodeToString(raw[:idLength]))
-		}
-		err = c.PermitSemaphore(t.key, 0).Release(ctx, ids...)
+		err = c.PermitSemaphore(t.key, 0).Release(ctx, protocol.PermitIDs(t.guard.Owner())...)
 		if errors.Is(err, ErrLost) {
 			return false, nil
 		}

@@ -92,10 +92,8 @@ func (s *PermitSemaphore) Inspect(ctx context.Context) (PermitStanding, error) {
 	}
 	standing := PermitStanding{Total: free + taken, Available: free, Acquired: taken}
 	if ct, known := s.c.permits.known(s.key); known {
+		standing.Ours = ct.Ours()
 		ct.mu.Lock()
-		for p := range ct.permits {
-			standing.Ours += len(p.ids) / idLength
-		}
 		standing.Waiting = ct.Queue.Length()
 		ct.mu.Unlock()
 	}

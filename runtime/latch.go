@@ -3,7 +3,7 @@ package lockrt
 import (
 	"context"
 
-	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/counting"
 )
 
 // A CountDownLatch lets processes wait until a count is zero. A latch at zero does not exist and can be set again.
@@ -28,7 +28,9 @@ func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 	if err := enough(n, 1); err != nil {
 		return false, &Error{Op: "set count", Key: l.key, Err: err}
 	}
-	started, err := l.change(ctx, "set count", false, func(latch *protocol.Latch, r protocol.Request) protocol.Command { return latch.Start(r, n) })
+	started, err := l.c.change(ctx, "set count", kindLatch, l.key, false, func(k *counting.Count, ctx context.Context) (int64, error) {
+		return k.Start(ctx, n)
+	})
 	return started == 1, err
 }
 
@@ -37,7 +39,7 @@ func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 // minute: after an error, another call could count twice. Redisson's countDown.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 	l = orZero(l)
-	left, err := l.change(ctx, "count down", true, (*protocol.Latch).CountDown)
+	left, err := l.c.change(ctx, "count down", kindLatch, l.key, true, (*counting.Count).CountDown)
 	return int(left), err
 }
 
@@ -61,20 +63,13 @@ func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 	l, ctx = orZero(l), present(ctx)
 	a := attempt{c: l.c, op: "wait", kind: kindLatch, key: l.key}
 	a.begin(ctx, l.opts, opts)
-	err := a.count(ctx, func() *demand { return new(demand) })
+	err := a.count(ctx, func() *counting.Demand { return new(counting.Demand) })
 	return a.counted(err)
 }
 
 // Delete removes the latch and reports whether there was one. Waiting Java threads go on waiting. Redisson's delete.
 func (l *CountDownLatch) Delete(ctx context.Context) (bool, error) {
 	l = orZero(l)
-	deleted, err := l.change(ctx, "delete", false, (*protocol.Latch).Delete)
+	deleted, err := l.c.change(ctx, "delete", kindLatch, l.key, false, (*counting.Count).Delete)
 	return deleted == 1, err
-}
-
-func (l *CountDownLatch) change(ctx context.Context, op string, anyway bool, cmd func(*protocol.Latch, protocol.Request) protocol.Command) (int64, error) {
-	return l.c.change(ctx, op, kindLatch, l.key, anyway, func(ctx context.Context, ct *counter) (int64, error) {
-		latch := l.c.wire.Latch(l.key)
-		return ct.change(ctx, anyway, func(r protocol.Request) protocol.Command { return cmd(&latch, r) })
-	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
@@ -74,15 +75,15 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, p
 // they expire. The context is that of [Lease.Unlock]. Redisson's release.
 func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	s = orZero(s)
-	raw, err := rawIDs(ids)
+	raw, err := counting.RawIDs(ids...)
 	if err != nil {
 		return &Error{Op: "release", Key: s.key, Err: err}
 	}
 	if raw == "" {
 		return nil
 	}
-	_, err = s.c.change(ctx, "release", kindPermit, s.key, true, func(ctx context.Context, ct *counter) (int64, error) {
-		return ct.releaseAll(ctx, raw)
+	_, err = s.c.change(ctx, "release", kindPermit, s.key, true, func(k *counting.Count, ctx context.Context) (int64, error) {
+		return k.ReleaseAll(ctx, raw)
 	})
 	return err
 }
@@ -95,7 +96,9 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 	if d != UntilDone && d < minLease {
 		return false, &Error{Op: "update lease", Key: s.key, Err: tooShort("lease", d)}
 	}
-	left, err := s.setLease(ctx, id, d)
+	left, err := s.ask(ctx, "update lease", id, func(raw string, here *counting.Count) (int64, error) {
+		return s.c.counting.SetLease(s.key, raw, d, here)
+	})
 	return err == nil && left != protocol.NoPermit, err
 }
 
@@ -103,7 +106,9 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 // id is trusted for that time from then on. Redisson's getLeaseTime.
 func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
 	s = orZero(s)
-	left, err := s.lease(ctx, id)
+	left, err := s.ask(ctx, "ttl", id, func(raw string, here *counting.Count) (int64, error) {
+		return s.c.counting.Lease(s.key, raw, here)
+	})
 	switch {
 	case err != nil:
 		return 0, err
@@ -148,11 +153,8 @@ func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	if err := enough(n, 0); err != nil {
 		return &Error{Op: "set permits", Key: s.key, Err: err}
 	}
-	_, err := s.c.change(ctx, "set permits", kindPermit, s.key, false, func(ctx context.Context, ct *counter) (int64, error) {
-		return ct.insist(ctx, false, func() (int64, error) {
-			permits := s.c.wire.PermitSemaphore(s.key)
-			return s.c.net.Run(permits.SetTotal(n)).Int()
-		})
+	_, err := s.c.change(ctx, "set permits", kindPermit, s.key, false, func(k *counting.Count, ctx context.Context) (int64, error) {
+		return k.SetTotal(ctx, n)
 	})
 	return err
 }
@@ -171,15 +173,29 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 		return nil, a.failed(err)
 	}
 	var p *Permit
-	err := a.count(ctx, func() *demand {
-		p = newPermit(s.c, s.key, ctx)
-		return &demand{engine.Demand{N: n, Create: s.permits, IDs: newIDs(s.c, n)}, p}
+	err := a.count(ctx, func() *counting.Demand {
+		p = newPermit(s.c, s.key, a.cfg.name, ctx)
+		return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits, IDs: counting.NewIDs(s.c.ID(), n)}, Permit: p.hold}
 	})
 	if err != nil {
 		return nil, a.failed(err)
 	}
 	a.hands(p.leaseCore, 0)
 	return p, nil
+}
+
+// ask asks about the permit with that id. here has the permits of this process, or is nil.
+func (s *PermitSemaphore) ask(ctx context.Context, op, id string, f func(raw string, here *counting.Count) (int64, error)) (int64, error) {
+	raw, err := counting.RawIDs(id)
+	if err != nil {
+		return 0, &Error{Op: op, Key: s.key, Err: err}
+	}
+	return answer(ctx, s.c, op, s.key, func() (int64, error) {
+		if ct, known := s.c.permits.known(s.key); known {
+			return f(raw, &ct.Count)
+		}
+		return f(raw, nil)
+	})
 }
 
 func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {

@@ -26,7 +26,7 @@ func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) []error {
 			continue
 		}
 		outcomes[i] = watchdog.ErrRefused
-		if l, ok := leases[i].Holding.(interface{ fewer(owner string) bool }); ok && l.fewer(renewals[i].Owner) {
+		if l, ok := leases[i].Holding.(interface{ Fewer(owner string) bool }); ok && l.Fewer(renewals[i].Owner) {
 			outcomes[i] = errFewer
 		}
 	}

@@ -66,7 +66,7 @@ type borne interface {
 	bearer() *leaseCore
 }
 
-func (p permitHolding) bearer() *leaseCore { return p.Permit.leaseCore }
+func (p permitHolding) bearer() *leaseCore { return p.of.leaseCore }
 
 // whole returns the composite lease that t is a part of, or t.
 func (t *leaseCore) whole() *leaseCore {

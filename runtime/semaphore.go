@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
@@ -91,10 +92,7 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration)
 // time to live.
 func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 	s = orZero(s)
-	n, err := s.c.change(ctx, "drain", kindSemaphore, s.key, false, func(ctx context.Context, ct *counter) (int64, error) {
-		permits := s.c.wire.Semaphore(s.key)
-		return ct.change(ctx, false, permits.Drain)
-	})
+	n, err := s.c.change(ctx, "drain", kindSemaphore, s.key, false, (*counting.Count).Drain)
 	return int(n), err
 }
 
@@ -127,7 +125,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOp
 	case n == 0:
 		err = s.c.checkKey(s.key)
 	default:
-		err = a.count(ctx, func() *demand { return &demand{Demand: engine.Demand{N: n, Create: s.permits}} })
+		err = a.count(ctx, func() *counting.Demand { return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits}} })
 	}
 	return a.counted(err)
 }

@@ -18,11 +18,7 @@ func (v view) Leases(key string) (all []*watchdog.Lease) {
 		all = append(all, &g.guard)
 	}
 	if permits, known := v.c.permits.known(key); known {
-		permits.mu.Lock()
-		for p := range permits.permits {
-			all = append(all, &p.lease)
-		}
-		permits.mu.Unlock()
+		all = append(all, permits.Guards()...)
 	}
 	return all
 }
@@ -60,10 +56,11 @@ func (g *lineGrant) queued() int { return g.ticket.r.Queue.Length() }
 func (g *fairGrant) queued() int { return len(g.resource.tickets) }
 
 func (p permitHolding) Show() (s fleet.Shown) {
-	p.counter.mu.Lock()
-	defer p.counter.mu.Unlock()
-	if p.state == permitHeld {
-		s = fleet.Shown{Name: p.name, Since: p.began, Holds: len(p.ids) / idLength, Queued: p.counter.Queue.Length(), Ctx: p.parent}
+	ct, known := p.of.client.permits.known(p.Key())
+	if n := p.Size(); known && n > 0 {
+		ct.mu.Lock()
+		defer ct.mu.Unlock()
+		s = fleet.Shown{Name: p.of.name, Since: p.of.began, Holds: n, Queued: ct.Queue.Length(), Ctx: p.of.parent}
 	}
 	return s
 }

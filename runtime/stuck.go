@@ -34,7 +34,7 @@ func (c *Client) suspect(ctx context.Context, q contest, w *waiter, wait time.Du
 func subject(q contest, w *waiter) (kind, key string) {
 	switch q := q.(type) {
 	case *counter:
-		return q.kind, q.key
+		return q.Kind, q.key
 	case *resource: // a parked call has no lease, and gets one under the lock of q
 		return kindMutex, q.key
 	case *quorumAcquire:

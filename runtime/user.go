@@ -73,6 +73,5 @@ func (c *Client) holding() bool {
 	return c.holds > 0
 }
 
-// isGranted and takesSome recognize the first value of a reply that grants.
+// isGranted recognizes the first value of a reply that grants.
 func isGranted(first int64) bool { return first == protocol.Granted }
-func takesSome(first int64) bool { return first > 0 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
@@ -40,13 +41,16 @@ type queueing interface{ queueKey() (key string) }
 
 // A wish is what a waiter of a lock or of a counter waits for.
 type wish struct {
-	lease  *Lease      // the lease for it
-	demand *demand     // its demand at a counter, else nil
-	ticket *lineTicket // its ticket, where each waiter has one
+	lease  *Lease           // the lease for it
+	demand *counting.Demand // its demand at a counter, else nil
+	ticket *lineTicket      // its ticket, where each waiter has one
 }
 
 // Demand returns the demand of a waiter at a counter.
 func (x wish) Demand() *engine.Demand { return &x.demand.Demand }
+
+// Permit returns the permit for a waiter at a counter, or nil.
+func (x wish) Permit() *counting.Permit { return x.demand.Permit }
 
 // The waiters of this package wait for a wish.
 type waiter = engine.Waiter[wish]

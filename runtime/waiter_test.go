@@ -106,6 +106,15 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 	}
 }
 
+// A partlyReleased permit is one of which the process has released a part, or is about to.
+type partlyReleased struct{ key string }
+
+func (p partlyReleased) Kind() string    { return kindPermit }
+func (p partlyReleased) Key() string     { return p.key }
+func (p partlyReleased) Owner() string   { return string(make([]byte, protocol.PermitLength)) }
+func (partlyReleased) Lost(error)        {}
+func (partlyReleased) Fewer(string) bool { return true }
+
 // A renewal of several permits that is answered while some of them are released here may have asked for too many: that
 // is no loss of the others, but a reason to ask again.
 func TestPermit_ARenewalThatAskedForTooManyIsNoLoss(t *testing.T) {
@@ -116,13 +125,10 @@ func TestPermit_ARenewalThatAskedForTooManyIsNoLoss(t *testing.T) {
 	s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
 	p, err := s.AcquireN(t.Context(), 2)
 	require.NoError(t, err)
-	renew := func() error { return c.renew([]*watchdog.Lease{p.guard}, []time.Duration{time.Minute})[0] }
-	require.NoError(t, renew())
-	p.releasing.Add(1) // by a call that has not got its answer
-	redistest.Shared(t).Do("ZREM", "{"+s.key+"}:timeout", p.ids[:idLength])
-	require.ErrorIs(t, renew(), errFewer)
-	p.releasing.Add(-1)
-	require.ErrorIs(t, renew(), watchdog.ErrRefused)
-	p.counter.took([]*Permit{p}, p.ids[:idLength])
-	require.NoError(t, renew(), "with those that it has")
+	renew := func(l *watchdog.Lease) error { return c.renew([]*watchdog.Lease{l}, []time.Duration{time.Minute})[0] }
+	require.NoError(t, renew(p.guard))
+	require.ErrorIs(t, renew(&watchdog.Lease{Holding: partlyReleased{s.key}, TTL: time.Minute}), errFewer)
+	redistest.Shared(t).Do("ZREM", "{"+s.key+"}:timeout", p.hold.Owner()[:protocol.PermitLength])
+	require.ErrorIs(t, renew(p.guard), watchdog.ErrRefused)
+	require.ErrorIs(t, p.Release(t.Context()), ErrLost, "of one of both")
 }

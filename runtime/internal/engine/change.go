@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
@@ -30,40 +31,66 @@ func (o *Outage) Pause(backoff func(tries int) time.Duration, err error) time.Du
 	return backoff(o.Tries)
 }
 
-// enroll numbers a request. The caller holds ct.mu.
-func (ct *Counter[T]) enroll() uint64 {
-	n := ct.of.Number()
-	ct.numbers = append(ct.numbers, n)
+// A CountHost is the client of a counter.
+type CountHost interface {
+	// Number returns a new number for a request.
+	Number() uint64
+	// Granting reports whether the client is open.
+	Granting() bool
+	// Spawn runs f on a goroutine that the end of the client waits for.
+	Spawn(f func())
+	// Pause waits for d, and reports false if the client is closed meanwhile.
+	Pause(d time.Duration) bool
+	// Backoff returns the pause after so many requests without an answer.
+	Backoff(tries int) time.Duration
+	// Fate returns whether Redis may have done what was asked for, although err came back, and whether err goes away by itself.
+	Fate(err error) (unknown, passing bool)
+	// Abandoned is called when the outcome of a request stays unknown: of a batch, or of a change.
+	Abandoned(batch bool, err error)
+}
+
+// Changes are the requests of a counter that change the count for a caller, and the numbers of all its requests.
+type Changes struct {
+	host    CountHost
+	mu      *sync.Mutex // of the counter; guards the rest
+	numbers []uint64    // of the requests with an unknown outcome, in their order
+	wake    func()      // makes the head of the queue ask; called under mu
+}
+
+// enroll numbers a request. The caller holds ch.mu.
+func (ch *Changes) enroll() uint64 {
+	n := ch.host.Number()
+	ch.numbers = append(ch.numbers, n)
 	return n
 }
 
-// settled ends enroll. The caller holds ct.mu.
-func (ct *Counter[T]) settled(number uint64) {
-	if i := slices.Index(ct.numbers, number); i >= 0 {
-		ct.numbers = slices.Delete(ct.numbers, i, i+1)
+// settled ends enroll. The caller holds ch.mu.
+func (ch *Changes) settled(number uint64) {
+	if i := slices.Index(ch.numbers, number); i >= 0 {
+		ch.numbers = slices.Delete(ch.numbers, i, i+1)
 	}
 }
 
 // Change is Insist for a request that counts once, however often it is sent: send gets its number, and the oldest one that is not settled.
-func (ct *Counter[T]) Change(ctx context.Context, limit time.Duration, anyway bool, send func(number, oldest uint64) (int64, error)) (n int64, answered bool, err error) {
-	ct.mu.Lock()
-	number := ct.enroll()
-	ct.mu.Unlock()
-	return ct.insist(ctx, limit, anyway, number, func() (int64, error) {
-		ct.mu.Lock()
-		oldest := ct.numbers[0]
-		ct.mu.Unlock()
+func (ch *Changes) Change(ctx context.Context, limit time.Duration, anyway bool, send func(number, oldest uint64) (int64, error)) (n int64, answered bool, err error) {
+	ch.mu.Lock()
+	number := ch.enroll()
+	ch.mu.Unlock()
+	return ch.insist(ctx, limit, anyway, number, func() (int64, error) {
+		ch.mu.Lock()
+		oldest := ch.numbers[0]
+		ch.mu.Unlock()
 		return send(number, oldest)
 	})
 }
 
 // Insist calls send until it is answered, and then wakes the waiters of this process. It returns the answer, or answered is false: the
 // caller waits until ctx ends, and for limit at most. After that send goes on in the background if anyway is set. In the end Insist gives up.
-func (ct *Counter[T]) Insist(ctx context.Context, limit time.Duration, anyway bool, send func() (int64, error)) (n int64, answered bool, err error) {
-	return ct.insist(ctx, limit, anyway, 0, send)
+func (ch *Changes) Insist(ctx context.Context, limit time.Duration, anyway bool, send func() (int64, error)) (n int64, answered bool, err error) {
+	return ch.insist(ctx, limit, anyway, 0, send)
 }
 
-func (ct *Counter[T]) insist(ctx context.Context, limit time.Duration, anyway bool, number uint64, send func() (int64, error)) (n int64, answered bool, err error) {
+func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool, number uint64, send func() (int64, error)) (n int64, answered bool, err error) {
 	type reply struct {
 		n   int64
 		err error
@@ -74,33 +101,33 @@ func (ct *Counter[T]) insist(ctx context.Context, limit time.Duration, anyway bo
 		over = monotonic.Now().Add(insistence)
 	}
 	done := make(chan reply, 1)
-	ct.of.Spawn(func() {
+	ch.host.Spawn(func() {
 		var down Outage
 		for last := false; ; {
 			n, err := send()
 			if err != nil {
-				_, passing := ct.of.Fate(err)
-				pause := down.Pause(ct.of.Backoff, err)
+				_, passing := ch.host.Fate(err)
+				pause := down.Pause(ch.host.Backoff, err)
 				switch again := monotonic.Now().Add(pause); {
 				case !passing:
 				case again.Before(soon):
 					<-time.After(pause)
 					continue
-				case again.Before(over) && ct.of.Pause(pause):
+				case again.Before(over) && ch.host.Pause(pause):
 					continue
 				case again.Before(over) && !last: // the client is closed
 					last = true
 					continue
 				case anyway:
-					defer ct.of.Abandoned(false, err)
+					defer ch.host.Abandoned(false, err)
 				}
 			}
-			ct.mu.Lock()
-			ct.settled(number) // first, so that the caller's next request tells Redis that this one is settled
-			if w := ct.Queue.First; w != nil && err == nil {
-				w.Poke()
+			ch.mu.Lock()
+			ch.settled(number) // first, so that the caller's next request tells Redis that this one is settled
+			if err == nil {
+				ch.wake()
 			}
-			ct.mu.Unlock()
+			ch.mu.Unlock()
 			done <- reply{n, err}
 			return
 		}

@@ -20,14 +20,13 @@ type Counter[T Demanding] struct {
 	Queue WaitQueue[T]
 	Alike bool // all want the same: one answer serves all of them
 
-	of Counting[T]
-	mu *sync.Mutex // of the entry; guards the rest, and Queue
+	Changes // its mu is that of the entry, and guards the rest, and Queue
 
+	of      Counting[T]
 	state   CounterState
 	full    bool           // the head was refused
 	width   int            // for how many waiters the next request asks
 	batch   *CountBatch[T] // the request without an answer, unless the counter is idle
-	numbers []uint64       // of the requests with an unknown outcome, in their order
 	answers Answers        // of Redis
 }
 
@@ -56,7 +55,7 @@ type Demand struct {
 	Seen   bool   // Redis has refused it, or one before it
 }
 
-// A Counting is the thing that a counter counts, and the client that sends its requests.
+// A Counting is the thing that a counter counts.
 type Counting[T Demanding] interface {
 	// Send sends b, with its number and the oldest one that is not settled, for waiters, or for none: then what b has not taken yet it
 	// never takes.
@@ -66,21 +65,6 @@ type Counting[T Demanding] interface {
 	Grant(w *Waiter[T], sent time.Time) bool
 	// Undo releases granted permits of w, which demanded d.
 	Undo(w *Waiter[T], d Demand)
-
-	// Number returns a new number for a request.
-	Number() uint64
-	// Granting reports whether the client is open.
-	Granting() bool
-	// Spawn runs f on a goroutine that the end of the client waits for.
-	Spawn(f func())
-	// Pause waits for d, and reports false if the client is closed meanwhile.
-	Pause(d time.Duration) bool
-	// Backoff returns the pause after so many requests without an answer.
-	Backoff(tries int) time.Duration
-	// Fate returns whether Redis may have done what was asked for, although err came back, and whether err goes away by itself.
-	Fate(err error) (unknown, passing bool)
-	// Abandoned is called when the outcome of a request stays unknown: of a batch, or of a change.
-	Abandoned(batch bool, err error)
 }
 
 // A CountBatch is one request for several waiters. Waiters that leave meanwhile stay in it: a repeated request must
@@ -121,9 +105,10 @@ const (
 	insistence  = KeepResults / 2
 )
 
-// Init prepares a counter under the lock mu.
-func (ct *Counter[T]) Init(of Counting[T], mu *sync.Mutex) {
-	ct.of, ct.mu, ct.width = of, mu, MostAtOnce
+// Init prepares a counter of host under the lock mu.
+func (ct *Counter[T]) Init(of Counting[T], host CountHost, mu *sync.Mutex) {
+	ct.of, ct.width = of, MostAtOnce
+	ct.Changes = Changes{host: host, mu: mu, wake: ct.wake}
 }
 
 func (ct *Counter[T]) to(next CounterState) {
@@ -182,6 +167,11 @@ func (ct *Counter[T]) Ask(w *Waiter[T]) {
 func (ct *Counter[T]) Wake() {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
+	ct.wake()
+}
+
+// wake is Wake. The caller holds ct.mu.
+func (ct *Counter[T]) wake() {
 	if w := ct.Queue.First; w != nil {
 		w.Poke()
 	}
@@ -194,7 +184,7 @@ func (ct *Counter[T]) Leave(w *Waiter[T]) {
 	if w.Place.State == PlaceGranted {
 		w.Place.State = PlaceNone
 		d := *w.For.Demand()
-		ct.of.Spawn(func() { ct.of.Undo(w, d) })
+		ct.host.Spawn(func() { ct.of.Undo(w, d) })
 		return
 	}
 	if !w.Place.Queued() {
@@ -269,7 +259,7 @@ func (ct *Counter[T]) send() {
 	ct.to(CounterAsking)
 	ct.answers.Asks()
 	oldest := ct.numbers[0]
-	ct.of.Spawn(func() {
+	ct.host.Spawn(func() {
 		for _, p := range ct.settle(b, ct.of.Send(b, b.number, oldest, wanted)) {
 			ct.of.Undo(p.Waiter, p.Demand)
 		}
@@ -294,7 +284,7 @@ func (ct *Counter[T]) settle(b *CountBatch[T], a CountAnswer) (vain []CountPart[
 	for _, p := range b.Parts[:a.Granted] {
 		w := p.Waiter
 		switch {
-		case !w.Place.Queued() || !ct.of.Granting():
+		case !w.Place.Queued() || !ct.host.Granting():
 			vain = append(vain, p)
 		case !ct.of.Grant(w, b.Sent):
 			vain = append(vain, p)
@@ -345,9 +335,9 @@ func (ct *Counter[T]) refuse(head *Waiter[T], ttl time.Duration) {
 // failed lets the waiters of b know that there was no answer. If the outcome is unknown and they have
 // gone, settleLater finds it out.
 func (ct *Counter[T]) failed(b *CountBatch[T], err error) {
-	unknown, _ := ct.of.Fate(err)
+	unknown, _ := ct.host.Fate(err)
 	b.Again = b.Again || unknown
-	pause := b.down.Pause(ct.of.Backoff, err)
+	pause := b.down.Pause(ct.host.Backoff, err)
 	ct.Queue.Each(func(w *Waiter[T]) { ct.notify(w, Event{Kind: Failed, Err: err}) })
 	if b.Again {
 		ct.to(CounterUnknown)
@@ -368,10 +358,10 @@ func (ct *Counter[T]) failed(b *CountBatch[T], err error) {
 func (ct *Counter[T]) settleLater(b *CountBatch[T], err error, pause time.Duration) {
 	again := !b.down.Longer(insistence)
 	if err != nil && again {
-		_, again = ct.of.Fate(err)
+		_, again = ct.host.Fate(err)
 	}
-	ct.of.Spawn(func() {
-		closed := again && !ct.of.Pause(pause)
+	ct.host.Spawn(func() {
+		closed := again && !ct.host.Pause(pause)
 		ct.mu.Lock()
 		defer ct.mu.Unlock()
 		if closed {
@@ -383,7 +373,7 @@ func (ct *Counter[T]) settleLater(b *CountBatch[T], err error, pause time.Durati
 			ct.send()
 		default:
 			ct.end(b)
-			ct.of.Abandoned(true, err)
+			ct.host.Abandoned(true, err)
 			ct.resume()
 		}
 	})

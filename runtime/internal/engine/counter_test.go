@@ -127,7 +127,7 @@ func counting(t *testing.T, answer func(b *CountBatch[wanting], wanted bool) Cou
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		x := &till{answer: answer, closed: make(chan struct{})}
-		x.Init(x, &x.lock)
+		x.Init(x, x, &x.lock)
 		f(t, x)
 		x.goroutines.Wait()
 		require.True(t, x.Settled())
