@@ -27,7 +27,8 @@ func (c *Client) again(tag string) {
 		c.tend(tag)
 		for pause := firstEcho; pause <= lastEcho && c.pause(pause) && latest(); pause *= 2 {
 			c.lookAll(func(p subscriber) bool {
-				_, fair := p.(*fairTicket) // tend handles their queue as a whole
+				tk, _ := p.(*ticket)
+				fair := tk != nil && tk.r.kind.name(tk) == kindFair // tend handles their queue as a whole
 				return !fair && (tag == "" || protocol.HashTag(p.lockKey()) == tag)
 			})
 			c.tend(tag)

@@ -176,7 +176,7 @@ func (co *compositeLease) spend() {
 		return
 	}
 	for _, part := range co.all() {
-		if g, ok := part.grant.(*grant); ok {
+		if g, _, ok := mutexGrant(part.grant); ok {
 			g.expire(part)
 		}
 	}

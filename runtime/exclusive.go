@@ -4,55 +4,59 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 )
 
-// An exclusiveCore is the common part of the resources that have one grant at a time: *grant of a mutex, or *fairGrant of a fair mutex.
-type exclusiveCore[G exclusiveGrant] struct {
-	referenced
+// An exclusiveCore is the common part of the resources that have one grant at a time: of a mutex or of a fair mutex.
+type exclusiveCore struct {
+	lineCore
 
-	grant G // the grant of this process, or nil; guarded by mu
+	grant *grant // the grant of this process, or nil; guarded by mu
 }
 
-type exclusiveGrant interface {
-	comparable
-	anyGrant
-	base() *grantCore
-}
+// Excludes reports whether this process has the lock: its waiters have it one at a time.
+func (r *exclusiveCore) Excludes(*waiter) bool { return r.grant != nil }
 
-// held returns the present grant, if there is one.
-func (r *exclusiveCore[G]) held() []*grantCore {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var none G
-	if r.grant == none {
+// grants returns the present grant, if there is one.
+func (r *exclusiveCore) grants() []*grant {
+	if r.grant == nil {
 		return nil
 	}
-	return []*grantCore{r.grant.base()}
+	return []*grant{r.grant}
+}
+
+func (r *exclusiveCore) holds(g *grant) (old *grant) {
+	old, r.grant = r.grant, g
+	return old
+}
+
+func (r *exclusiveCore) remove(g *grant, _ error) {
+	if r.grant == g {
+		r.grant = nil
+	}
 }
 
 // entered returns how many leases the present grant has, unless there is none or it goes from one to the next.
-func (r *exclusiveCore[G]) entered() (n int, known bool) {
+func (r *exclusiveCore) entered() (n int, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var none G
-	if r.grant == none {
+	g := r.grant
+	if g == nil {
 		return 0, false
 	}
-	g := r.grant.base()
 	return g.leases.size(), g.leases.first != nil || g.state == engine.GrantLingering
 }
 
 // reenter makes l one more lease of g, if outer still has it.
-func (r *exclusiveCore[G]) reenter(g G, outer, l *Lease) bool {
+func (r *exclusiveCore) reenter(g *grant, outer, l *Lease) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l.kind() != outer.kind() || r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil {
 		return false
 	}
-	g.base().attach(g, l)
+	g.attach(l)
 	return true
 }
 
 // reenterBy makes l one more lease of the present grant, if its owner has that.
-func (r *exclusiveCore[G]) reenterBy(l *Lease) bool {
+func (r *exclusiveCore) reenterBy(l *Lease) bool {
 	if l.owner == nil {
 		return false
 	}
@@ -63,7 +67,7 @@ func (r *exclusiveCore[G]) reenterBy(l *Lease) bool {
 
 // entersAgain has w enter the present grant again, which was granted a moment ago to another call of its owner, and reports whether it has. The
 // caller holds r.mu.
-func (r *exclusiveCore[G]) entersAgain(w *waiter) bool {
+func (r *exclusiveCore) entersAgain(w *waiter) bool {
 	if !r.admits(w.For.lease) {
 		return false
 	}
@@ -72,15 +76,14 @@ func (r *exclusiveCore[G]) entersAgain(w *waiter) bool {
 }
 
 // admits is reenterBy for a caller that holds r.mu.
-func (r *exclusiveCore[G]) admits(l *Lease) bool {
-	var none G
-	if l.owner == nil || r.shut || r.grant == none {
+func (r *exclusiveCore) admits(l *Lease) bool {
+	g := r.grant
+	if l.owner == nil || r.shut || g == nil {
 		return false
 	}
-	g := r.grant.base()
 	if g.rare().lost != nil || g.tokenPending || !g.worked() || g.leases.first.owner != l.owner {
 		return false
 	}
-	g.attach(r.grant, l)
+	g.attach(l)
 	return true
 }

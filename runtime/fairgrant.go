@@ -6,184 +6,121 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A fairGrant is a ticket that was granted. It goes from waiter to waiter, as long as Redis has said who follows.
-type fairGrant struct {
-	lineGrant
+// The grant of a fair mutex goes from waiter to waiter, as long as Redis has said who follows.
 
-	resource *fairResource
+// first returns the ticket that Redis has the present grant for.
+func (r *fairResource) first() *fairTicket { return fairTicketFrom(r.grant.ticket) }
 
-	// Guarded by fairResource.mu.
-	tokens engine.Tokens // the tokens that are left
-	early  *fairGrant    // the one before, while its holder does not know yet that it is lost
-}
-
-func (*fairGrant) Kind() string { return kindFair }
-func (*fairGrant) notified()    {} // each waiter asks for itself
-
-// first returns the ticket that Redis has the grant for.
-func (g *fairGrant) first() *fairTicket { return fairTicketFrom(g.ticket) }
-
-func (g *fairGrant) reenter(outer, l *Lease) bool { return g.resource.reenter(g, outer, l) }
-
-func (r *fairResource) granted(tk *lineTicket, sent time.Time) {
-	fairTicketFrom(tk).promote(sent, tk.terms.TTL, engine.NewTokens(tk.w.For.lease.token, 1))
-}
-
-// promote turns the ticket into a grant, has it guarded and gives it to the waiter. Redis granted it no earlier than at from,
-// for ttl at first.
-func (tk *fairTicket) promote(from time.Time, ttl time.Duration, drawn engine.Tokens) {
-	r, w, old := tk.r, tk.w, tk.r.grant
-	g := &fairGrant{resource: r, tokens: drawn, early: old}
-	r.grant = g
-	g.begin(g, &tk.lineTicket, from, ttl)
-	g.assign(tk)
-	if old == nil {
-		w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
-		return
-	}
-	w.Asks.Add(1)      // w is notified later
-	r.c.spawn(func() { // Redis would not have granted it, if the other one had it still
-		r.c.watchdog.Lose(&old.guard, watchdog.ErrRefused)
-		old.endLeases(lost(watchdog.ErrRefused))
-		r.mu.Lock()
-		g.early = nil
-		r.mu.Unlock()
-		w.Notify(engine.Event{Kind: engine.Given})
-		w.Asks.Add(-1)
-	})
-}
-
-// assign makes the lease of the waiter of tk the first one of g. Then the waiter can be notified.
-func (g *fairGrant) assign(tk *fairTicket) {
-	w := tk.w
-	tk.end()
-	tk.To(engine.TicketGranted)
-	tk.grant = &g.lineGrant
-	if w.Terms.Fenced {
-		w.For.lease.token = g.tokens.Take()
-	}
-	g.serve(g, w)
-	g.resource.admit(g, w.For.lease.owner)
-}
-
-// next returns the ticket that follows, if it can have g as it is, or nil.
-func (g *fairGrant) next() *fairTicket {
-	r, first := g.resource, g.first()
-	if r.grant != g || g.early != nil {
+// next returns the waiter of the ticket that follows, if it can have g as it is, or nil.
+func (r *fairResource) next(g *grant) *waiter {
+	if r.grant != g || g.rare().early != nil {
 		return nil
 	}
-	for i, n := range first.behind {
-		if tk := r.tickets[n]; tk != nil {
-			first.behind = first.behind[i:]
-			if len(first.after)+1 < r.c.opts.Cohort && tk.wait == first.wait && r.c.canPass(&g.guard, g.terms(), tk.terms, g.tokens) {
-				return tk
-			}
-			return nil
-		}
+	first := r.first()
+	i := slices.IndexFunc(first.behind, func(n uint64) bool { return r.tickets[n] != nil })
+	if i < 0 {
+		return nil
 	}
-	return nil
-}
-
-// pass gives g to the ticket that follows, if there is one.
-func (g *fairGrant) pass() bool {
-	tk := g.next()
-	if tk == nil {
-		return false
+	tk := r.tickets[first.behind[i]]
+	first.behind = first.behind[i:]
+	if len(first.after)+1 >= r.c.opts.Cohort || tk.wait != first.wait || !r.c.canPass(&g.guard, g.terms(), tk.terms, first.own.tokens) {
+		return nil
 	}
-	first, w := g.first(), tk.w
 	first.behind, first.after, first.placed = first.behind[1:], append(first.after, tk), true
-	g.resource.c.counts.local.Add(1)
-	w.For.lease.came = fromHere
-	g.assign(tk)
-	w.Notify(engine.Event{Kind: engine.Given})
-	return true
+	tk.end()
+	tk.To(engine.TicketGranted)
+	tk.own.grant = g
+	return tk.own.w
 }
 
 // finish ends what those had who came after tk. A request of one of them that is under way, or was not answered, could put it
 // in the queue again, or give it the lock: it is withdrawn.
-func (tk *fairTicket) finish() {
+func (r *fairResource) finish(tk *fairTicket) {
 	for _, x := range tk.after {
 		if x.asking == 0 && !x.OutcomeUnknown {
 			x.To(engine.TicketDone)
 			continue
 		}
-		x.grant = nil
-		x.retire()
+		x.own.grant = nil
+		r.retire(&x.ticket)
 	}
 }
 
 // dismiss takes those out of the queue who had what tk was granted, which tk itself may have still. To Redis, which hands the
 // lock to the head of the queue, they wait.
-func (tk *fairTicket) dismiss() {
+func (r *fairResource) dismiss(tk *fairTicket) {
 	for _, x := range tk.after {
-		x.retire()
+		r.retire(&x.ticket)
 	}
 	tk.after = nil
 }
 
 // admit lets those in who are of the owner that was given g, and would wait for themselves. Their places are given up, and
 // the release says so too: it may come first, find one of them at the head of the queue, and give the key to nobody.
-func (r *fairResource) admit(g *fairGrant, owner *Owner) {
-	if owner == nil {
-		return
-	}
+func (r *fairResource) admit(g *grant, owner *Owner) {
 	for _, tk := range r.tickets {
-		w := tk.w
+		w := tk.own.w
 		if w.For.lease.owner != owner {
 			continue
 		}
-		g.attach(g, w.For.lease)
+		g.attach(w.For.lease)
 		w.Place.State = engine.PlaceGranted
 		tk.end()
-		tk.w = nil
-		tk.retire()
-		g.first().entered = append(g.first().entered, tk)
+		tk.own.w = nil
+		r.retire(&tk.ticket)
+		first := fairTicketFrom(g.ticket)
+		first.entered = append(first.entered, tk)
 		w.Notify(engine.Event{Kind: engine.Given})
 	}
 }
 
-func (g *fairGrant) remove(cause error) {
-	if g.resource.grant == g {
-		g.resource.grant = nil
-	}
-	g.first().finish()
+func (r *fairResource) remove(g *grant, cause error) {
+	r.exclusiveCore.remove(g, cause)
+	first := fairTicketFrom(g.ticket)
+	r.finish(first)
 	if cause != nil {
-		g.first().dismiss()
+		r.dismiss(first)
 	}
 }
 
-func (g *fairGrant) deleted() { // and perhaps the queue, too
-	r := g.resource
+func (r *fairResource) deleted(g *grant) { // and perhaps the queue, too
 	_, _ = r.release(g.ticket)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, tk := range r.tickets {
-		tk.w.Poke()
+		tk.own.w.Poke()
 	}
 }
 
-func (tk *fairTicket) giveUp(*releaseOp) {
-	tk.OutcomeUnknown = true
-	tk.retire()
-	for _, x := range tk.after {
-		x.retire()
+func (r *fairResource) giveUp(op *releaseOp) {
+	op.ticket.OutcomeUnknown = true
+	r.retire(op.ticket)
+	for _, x := range fairTicketFrom(op.ticket).after {
+		r.retire(&x.ticket)
 	}
 }
 
-func (tk *fairTicket) proceed(*releaseOp, released, error) {
-	for _, x := range tk.after {
-		tk.r.c.subscribers.Disconnect(x.Number)
+func (r *fairResource) proceed(op *releaseOp, _ released, _ error) {
+	tk := op.ticket
+	for _, x := range fairTicketFrom(tk).after {
+		r.c.subscribers.Disconnect(x.Number)
 	}
 	if tk.State == engine.TicketRevived {
 		tk.To(engine.TicketDone)
-		tk.retire()
+		r.retire(tk)
+	}
+	if op.of != nil {
+		r.Continue(r)
 	}
 }
 
-func (r *fairResource) release(of *lineTicket) (protocol.Outcome, error) {
+func (r *fairResource) sendRelease(op *releaseOp, _ bool) {
+	op.run(func() (protocol.Outcome, error) { return r.release(op.ticket) })
+}
+
+func (r *fairResource) release(of *ticket) (protocol.Outcome, error) {
 	tk := fairTicketFrom(of)
 	r.mu.Lock()
 	var after []protocol.Departure
@@ -192,7 +129,7 @@ func (r *fairResource) release(of *lineTicket) (protocol.Outcome, error) {
 	}
 	aside := tk.asking > 0 || tk.OutcomeUnknown
 	r.mu.Unlock()
-	outcome, err := r.c.runRelease(r.lock.Release(tk.owner, tk.wait, time.Now(), after), aside)
+	outcome, err := r.c.runRelease(r.lock.Release(r.owner(of), tk.wait, time.Now(), after), aside)
 	r.c.passOn(outcome, func() { _, _ = r.release(of) })
 	return outcome, err
 }

@@ -11,8 +11,7 @@ import (
 // waiter by a ticket of its own. When Redis hands the lock over to one of them, it names the waiters of this process
 // right behind it; these get the lock next, in this order, without a request to Redis.
 type fairResource struct {
-	exclusiveCore[*fairGrant]
-	lineCore
+	exclusiveCore
 
 	lock protocol.Fair
 
@@ -25,17 +24,15 @@ type fairResource struct {
 
 func newFairResource(c *Client, key string) *fairResource {
 	r := &fairResource{lock: c.wire.Fair(key), tickets: map[uint64]*fairTicket{}}
-	r.c, r.key, r.on, r.kind = c, key, &r.referenced, r
+	r.c, r.key, r.kind = c, key, r
 	return r
 }
-
-func (r *fairResource) queueKey() string { return r.key }
 
 // channel is the channel of w alone, on which Redisson announces its turn.
 func (r *fairResource) channel(w *waiter) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lock.Channel(w.For.ticket.owner)
+	return r.lock.Channel(r.owner(w.For.ticket))
 }
 
 // join makes every waiter ask. Exceptions are a waiter that tries once while this process has the lock, and one that
@@ -55,22 +52,24 @@ func (r *fairResource) join(w *waiter) entry {
 	}
 	tk := r.takeSpare(w, wait)
 	if tk == nil {
-		tk = &fairTicket{lineTicket: lineTicket{r: &r.lineCore, apart: true}, r: r, wait: wait}
-		tk.of = tk
-		tk.enroll(w)
+		tk = &fairTicket{wait: wait, terms: w.Terms}
+		tk.own.of, tk.extra, tk.use = tk, &tk.own, ticketApart
+		tk.enroll(&r.lineCore, w.Terms)
 	}
-	r.give(tk, w, false)
+	r.waits(tk, w, false)
 	if tk.asking > 0 {
 		return toWait
 	}
 	return toAsk
 }
 
-// Excludes reports whether this process has the lock, which refuses a call that tries once. A waiting call asks for itself.
-func (r *fairResource) Excludes(*waiter) bool { return r.grant != nil }
+func (r *fairResource) name(*ticket) string { return kindFair }
+
+// queued returns the number of waiters. Each of them asks for itself, outside of the queue of the line.
+func (r *fairResource) queued() int { return len(r.tickets) }
 
 // ended has the ticket wait no more.
-func (r *fairResource) ended(tk *lineTicket) { delete(r.tickets, tk.Number) }
+func (r *fairResource) ended(tk *ticket) { delete(r.tickets, tk.Number) }
 
 func (r *fairResource) withdrawer() engine.Withdrawer { return withdrawer{r.c, kindFair, r.key} }
 
@@ -81,20 +80,12 @@ func (r *fairResource) served() int {
 	if r.grant == nil {
 		return 0
 	}
-	return len(r.grant.first().after)
+	return len(r.first().after)
 }
 
-// close ends the leases of this resource because the client is closed. It sends no release to Redis.
-func (r *fairResource) close() {
-	r.mu.Lock()
-	r.shut = true
-	g := r.grant
-	if g != nil {
-		g.first().dismiss()
+func (r *fairResource) shuts() {
+	if r.grant != nil {
+		r.dismiss(r.first())
 	}
 	r.empty(0)
-	r.mu.Unlock()
-	if g != nil {
-		g.endLeases(ErrClosed)
-	}
 }

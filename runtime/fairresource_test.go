@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -40,15 +41,25 @@ func (r *fairResource) enters(t *testing.T) *fairTicket {
 	return fairTicketFrom(w.For.ticket)
 }
 
+// request returns a request for tk, by a call that has gone if no call waits with tk.
+func (tk *fairTicket) request() *acquireOp {
+	w := tk.own.w
+	if w == nil {
+		w = engine.NewWaiter[wish]()
+	}
+	w.Asks.Add(1)
+	return &acquireOp{w: w, ticket: &tk.ticket, terms: tk.terms}
+}
+
 // have gives tk the lock, as if Redis had said that those behind have it next.
-func (r *fairResource) have(tk *fairTicket, behind ...*fairTicket) *fairGrant {
+func (r *fairResource) have(tk *fairTicket, behind ...*fairTicket) *grant {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range behind {
 		tk.behind = append(tk.behind, x.Number)
 	}
 	tk.To(engine.TicketAsking)
-	tk.promote(time.Now(), tk.terms.TTL, engine.Tokens{})
+	r.promote(trace.Granted, &tk.ticket, tk.own.w, time.Now(), tk.ttl)
 	return r.grant
 }
 
@@ -73,11 +84,11 @@ func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	b.Standing, b.asking = true, 1
 	b.To(engine.TicketAsking)
 	g := r.have(a, b)
-	require.NoError(t, g.unlock(a.w.For.lease))
-	require.Same(t, &g.lineGrant, b.grant)
+	require.NoError(t, g.unlock(a.own.w.For.lease))
+	require.Same(t, g, b.granted())
 	r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
-	r.leave(b.w)
-	r.settle(&b.lineTicket, time.Now(), refusal(), false, nil)
+	r.leave(b.own.w)
+	r.settle(b.request(), time.Now(), refusal(), false, nil)
 	for _, tk := range []*fairTicket{a, b} {
 		require.Eventually(t, func() bool { return !r.c.knows(tk.Number) }, 10*time.Second, time.Millisecond, "it is withdrawn")
 	}
@@ -98,26 +109,26 @@ func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	past := time.Now().Add(-10 * time.Second)
 	a.Sees(engine.SightingOf(past, past))
 	a.handed(protocol.Message{Granted: past.Add(time.Second), Behind: []uint64{b.Number}})
-	require.Nil(t, a.grant)
-	r.settle(&a.lineTicket, time.Now(), refusal(), false, nil)
+	require.Nil(t, a.granted())
+	r.settle(a.request(), time.Now(), refusal(), false, nil)
 	g := r.have(a)
-	_ = g.unlock(a.w.For.lease) // Redis does not have it
-	require.Nil(t, b.grant)
-	r.leave(b.w)
+	_ = g.unlock(a.own.w.For.lease) // Redis does not have it
+	require.Nil(t, b.granted())
+	r.leave(b.own.w)
 }
 
 // A grant that Redis is known to have for another owner is not passed on.
 func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(r *fairResource, g *fairGrant, other *fairTicket){
-		"granted to another claim": func(r *fairResource, _ *fairGrant, other *fairTicket) {
+	for name, lose := range map[string]func(r *fairResource, g *grant, other *fairTicket){
+		"granted to another claim": func(r *fairResource, _ *grant, other *fairTicket) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			other.To(engine.TicketAsking)
-			other.promote(time.Now(), other.terms.TTL, engine.Tokens{})
+			r.promote(trace.Granted, &other.ticket, other.own.w, time.Now(), other.ttl)
 		},
-		"known to have been taken": func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.first().behind = nil },
-		"told to its holder":       func(_ *fairResource, g *fairGrant, _ *fairTicket) { g.endLeases(lost(watchdog.ErrRefused)) },
+		"known to have been taken": func(_ *fairResource, g *grant, _ *fairTicket) { fairTicketFrom(g.ticket).behind = nil },
+		"told to its holder":       func(_ *fairResource, g *grant, _ *fairTicket) { g.endLeases(lost(watchdog.ErrRefused)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,10 +136,10 @@ func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 			a, b, other := r.enters(t), r.enters(t), r.enters(t)
 			g := r.have(a, b)
 			lose(r, g, other)
-			_ = g.unlock(a.w.For.lease) // Redis does not have it
-			require.Nil(t, b.grant)
-			r.leave(b.w)
-			r.leave(other.w)
+			_ = g.unlock(a.own.w.For.lease) // Redis does not have it
+			require.Nil(t, b.granted())
+			r.leave(b.own.w)
+			r.leave(other.own.w)
 		})
 	}
 }
@@ -144,12 +155,12 @@ func TestFairResource_WhoTakesOverATicketHearsOfAnOldFailure(t *testing.T) {
 	tk.To(engine.TicketAsking)
 	r.mu.Unlock()
 	first := time.Now()
-	r.leave(tk.w)
-	r.settle(&tk.lineTicket, first.Add(time.Millisecond), refusal(), false, nil)
+	r.leave(tk.own.w)
+	r.settle(tk.request(), first.Add(time.Millisecond), refusal(), false, nil)
 	w := newWaiter(context.Background(), newLease(r.c, kindFair, r.key, context.Background()), lockConfig{wait: UntilDone, Terms: tk.terms})
 	require.Equal(t, toWait, r.join(w))
-	require.Same(t, &tk.lineTicket, w.For.ticket)
-	r.settle(&tk.lineTicket, first, protocol.Verdict{}, false, errors.New("the connection broke"))
+	require.Same(t, &tk.ticket, w.For.ticket)
+	r.settle(tk.request(), first, protocol.Verdict{}, false, errors.New("the connection broke"))
 	ev, ok := w.NextEvent()
 	require.True(t, ok, "it waits for nothing")
 	require.Equal(t, engine.Turn, ev.Kind)
@@ -165,13 +176,13 @@ func TestFairResource_WhatIsTakenWhileItIsGrantedIsNotPassedOn(t *testing.T) {
 		r.mu.Lock()
 		tk.asking, tk.asked, tk.behind = 1, true, []uint64{1 << 40}
 		tk.To(engine.TicketAsking)
-		w, both := tk.w, sync.WaitGroup{}
+		w, both := tk.own.w, sync.WaitGroup{}
 		r.mu.Unlock()
 		both.Go(func() { tk.taken(tk.Number) })
-		both.Go(func() { r.settle(&tk.lineTicket, time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil) })
+		both.Go(func() { r.settle(tk.request(), time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil) })
 		both.Wait()
 		r.mu.Lock()
-		granted, behind := tk.grant != nil, tk.behind
+		granted, behind := tk.granted() != nil, tk.behind
 		r.mu.Unlock()
 		require.False(t, granted && behind != nil)
 		r.leave(w)
@@ -188,13 +199,15 @@ func TestFairResource_WhatIsGrantedAfterItsWithdrawalIsWithdrawnAgain(t *testing
 	tk.To(engine.TicketAsking)
 	r.mu.Unlock()
 	sent := time.Now()
-	tk.w.Call.Wait = 0
-	r.leave(tk.w)
+	op := tk.request()
+	tk.own.w.Call.Wait = 0
+	r.leave(tk.own.w)
 	require.Eventually(t, func() bool { return !r.c.knows(tk.Number) }, 10*time.Second, time.Millisecond, "it is withdrawn")
 
-	reply := r.c.net.Run(r.lock.Acquire(protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: time.Hour, Wait: tk.wait}, time.Now()))
+	reply := r.c.net.Run(r.lock.Acquire(protocol.FairRequest{Owner: r.owner(&tk.ticket), Queue: protocol.NotQueued, Lease: time.Hour, Wait: tk.wait}, time.Now()))
 	require.True(t, r.inRedis(t))
-	tk.answered(sent, reply, false)
+	verdict, err := r.read(&tk.ticket, reply)
+	r.settle(op, sent, verdict, false, err)
 	require.Eventually(t, func() bool { return !r.inRedis(t) }, 10*time.Second, time.Millisecond, "it is withdrawn again")
 }
 

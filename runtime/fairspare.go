@@ -11,12 +11,18 @@ import (
 // and again, come to the head of the queue.
 const spareFor = 10 * time.Millisecond
 
-// abandoned keeps the place of a ticket for a moment, for another call.
-func (r *fairResource) abandoned(of *lineTicket, w *waiter) {
-	tk := fairTicketFrom(of)
+func (r *fairResource) abandoned(w *waiter) {
+	if tk := r.ticketOf(w); tk != nil {
+		r.keep(fairTicketFrom(tk), w)
+	}
+}
+
+// keep keeps the place of a ticket for a moment, for another call than w, which has gone.
+func (r *fairResource) keep(tk *fairTicket, w *waiter) {
+	tk.own.w = nil
 	tk.end()
 	if w.Once() || tk.UnclaimedGrant || !tk.Standing || tk.terms.Polling || !r.c.granting() {
-		tk.retire()
+		r.retire(&tk.ticket)
 		return
 	}
 	r.stay()
@@ -45,7 +51,7 @@ func (r *fairResource) empty(d time.Duration) {
 		if time.Since(tk.since) < d {
 			return false
 		}
-		tk.retire()
+		r.retire(&tk.ticket)
 		r.quit()
 		return true
 	})
@@ -54,7 +60,7 @@ func (r *fairResource) empty(d time.Duration) {
 // unspare withdraws a spare ticket at once.
 func (r *fairResource) unspare(tk *fairTicket) {
 	if r.removeSpare(tk) {
-		tk.retire()
+		r.retire(&tk.ticket)
 	}
 }
 
@@ -95,18 +101,17 @@ func (r *fairResource) inherit(tk *fairTicket) bool {
 	if successor == nil || !r.removeSpare(tk) {
 		return false
 	}
-	w := successor.w
+	w := successor.own.w
 	if successor.asking > 0 {
 		w.Notify(engine.Event{Kind: engine.Turn}) // the answer to its request does not come to it any more
 	}
-	successor.w = nil
-	r.abandoned(&successor.lineTicket, w)
-	r.give(tk, w, successor.asked)
+	r.keep(successor, w)
+	r.waits(tk, w, successor.asked)
 	return true
 }
 
-// give has w, which has asked before or not, wait with tk.
-func (r *fairResource) give(tk *fairTicket, w *waiter, asked bool) {
-	w.For.ticket, tk.w, tk.asked = &tk.lineTicket, w, asked
+// waits has w, which has asked before or not, wait with tk.
+func (r *fairResource) waits(tk *fairTicket, w *waiter, asked bool) {
+	w.For.ticket, tk.own.w, tk.asked = &tk.ticket, w, asked
 	r.tickets[tk.Number] = tk
 }

@@ -20,10 +20,11 @@ import (
 //	 ▼   │ another call comes                                                       │
 //	spare ─────────────────────────── nobody comes ─────────────────────────────────┘
 type fairTicket struct {
-	lineTicket
+	ticket
 
-	r    *fairResource
-	wait time.Duration // by which its place is reckoned
+	own   ticketExtra
+	wait  time.Duration // by which its place is reckoned
+	terms engine.Terms
 
 	// Guarded by fairResource.mu.
 	behind  []uint64      // the tickets that get the grant after it
@@ -41,14 +42,14 @@ const (
 	leastFairPause = 50 * time.Millisecond
 )
 
-func fairTicketFrom(tk *lineTicket) *fairTicket {
-	return tk.of.(*fairTicket) //nolint:forcetypeassert // each ticket to a fair mutex is one
+func fairTicketFrom(tk *ticket) *fairTicket {
+	return tk.extra.of.(*fairTicket) //nolint:forcetypeassert // each ticket to a fair mutex is one
 }
 
 // acquire returns the request for a ticket. A process that would not hear of a grant gets the lock only when it asks.
-func (r *fairResource) acquire(of *lineTicket) protocol.Command {
-	tk, t, w := fairTicketFrom(of), of.terms, of.w
-	req := protocol.FairRequest{Owner: tk.owner, Queue: protocol.NotQueued, Lease: t.TTL, Wait: tk.wait, Hears: !w.Once() && !t.Polling}
+func (r *fairResource) acquire(op *acquireOp) protocol.Command {
+	tk, t, w := fairTicketFrom(op.ticket), op.terms, op.w
+	req := protocol.FairRequest{Owner: r.owner(op.ticket), Queue: protocol.NotQueued, Lease: t.TTL, Wait: tk.wait, Hears: !w.Once() && !t.Polling}
 	if t.Fenced {
 		req.Tokens = 1
 	}
@@ -65,46 +66,46 @@ func (r *fairResource) acquire(of *lineTicket) protocol.Command {
 	return r.lock.Acquire(req, time.Now())
 }
 
-func (r *fairResource) read(_ *lineTicket, reply transport.Reply) (protocol.Verdict, error) {
+func (r *fairResource) read(_ *ticket, reply transport.Reply) (protocol.Verdict, error) {
 	return readNumbers(reply, protocol.ReadFairAcquire)
 }
 
 // overtaken deals with the answer for a ticket that has left, or has a grant.
-func (r *fairResource) overtaken(of *lineTicket, reply protocol.Verdict, err error) bool {
-	tk, g := fairTicketFrom(of), of.grant
+func (r *fairResource) overtaken(op *acquireOp, reply protocol.Verdict, err error) bool {
+	tk, g := op.ticket, op.ticket.extra.grant
 	if err == nil && reply.Unplaced {
 		for _, other := range r.tickets { // the queue is gone, and with it the places of all, perhaps
-			if other != tk && other.Standing {
-				other.w.Poke()
+			if &other.ticket != tk && other.Standing {
+				other.own.w.Poke()
 			}
 		}
 	}
 	switch {
 	case tk.Left(): // it was withdrawn meanwhile, perhaps before this came to pass
 		tk.UnclaimedGrant = tk.UnclaimedGrant || err == nil && reply.Granted() || transport.Unconfirmed(err)
-		tk.retire()
-	case g == nil:
+		r.retire(tk)
+	case tk.State < engine.TicketGranted:
 		return false
-	case g.ticket != of:
+	case g != nil:
 		if err == nil && reply.Granted() || transport.Unconfirmed(err) {
-			tk.ousted()
+			r.ousted(tk)
 		}
 	case err == nil && !reply.Granted() && tk.HandedAt() != 0 && reply.At.UnixMicro() > tk.HandedAt():
-		g.taken() // it was handed over while we asked
+		r.grant.taken() // it was handed over while we asked
 	}
 	return true
 }
 
 // unwanted has another waiter take over a ticket that was granted.
-func (r *fairResource) unwanted(of *lineTicket) *waiter {
+func (r *fairResource) unwanted(of *ticket) *waiter {
 	if tk := fairTicketFrom(of); tk.UnclaimedGrant && !r.inherit(tk) {
 		r.unspare(tk)
 	}
-	return of.w
+	return of.extra.w
 }
 
-func (r *fairResource) refused(of *lineTicket, sent time.Time, reply protocol.Verdict, ev engine.Event) engine.Event {
-	tk := fairTicketFrom(of)
+func (r *fairResource) refused(op *acquireOp, sent time.Time, reply protocol.Verdict, ev engine.Event) engine.Event {
+	tk := fairTicketFrom(op.ticket)
 	first := tk.Refusals() == 0
 	if tk.Refuse(sent, reply.At); !tk.UnclaimedGrant { // else it is an older answer
 		tk.behind = nil // it stands somewhere else now, or they do
@@ -122,60 +123,36 @@ func (r *fairResource) refused(of *lineTicket, sent time.Time, reply protocol.Ve
 	return ev
 }
 
-// handed deals with the message that the lock was handed over to this ticket.
-func (tk *fairTicket) handed(m protocol.Message) {
-	received := now()
-	r := tk.r
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// told records who follows.
+func (r *fairResource) told(tk *ticket, m protocol.Message) (tokens int) {
+	fairTicketFrom(tk).behind = m.Behind
+	return 1 + len(m.Behind)
+}
+
+func (r *fairResource) toldAgain(tk *ticket) {
 	switch {
 	case tk.Left():
-		tk.retire() // at once, whatever else is under way for it
-		return
-	case tk.grant != nil && tk.grant.ticket != &tk.lineTicket:
-		tk.ousted()
-		return
-	case tk.grant != nil:
-		return // known already
-	case tk.w == nil && !r.inherit(tk):
-		tk.UnclaimedGrant = true
-		r.unspare(tk)
-		return
-	}
-	w := tk.w
-	if tk.RefusedSince(m.Granted) {
-		w.Poke()
-		return
-	}
-	tk.behind = m.Behind
-	from := tk.HandedOver(m.Granted, received)
-	first := min(handOverLease, tk.terms.TTL)
-	switch {
-	case !r.c.granting(): // it leaves, and releases it
-	case !r.c.suffices(tk.terms, from, first, m.Token):
-		w.Poke() // to ask for what it needs
-	default:
-		r.c.counts.remote.Add(1)
-		w.For.lease.came = fromThere
-		tk.promote(from, first, engine.NewTokens(m.Token, 1+len(m.Behind)))
+		r.retire(tk) // at once, whatever else is under way for it
+	case tk.extra.grant != nil:
+		r.ousted(tk)
 	}
 }
 
 // ousted deals with a lock that Redis has for tk, which has, or had, what another one was granted: that one has it no more,
 // and tk does not need it.
-func (tk *fairTicket) ousted() {
-	r, g := tk.r, tk.grant
+func (r *fairResource) ousted(tk *ticket) {
+	g := tk.extra.grant
 	fairTicketFrom(g.ticket).behind = nil
 	r.stay()
 	r.c.spawn(func() {
 		r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
-		tk.release(nil) // a failed release continues in the background
+		r.sendRelease(r.releaseOf(tk, nil), true) // a failed release continues in the background
 	})
 }
 
 // retire has Redis forget the ticket, when a release that is under way has said what became of it.
-func (tk *fairTicket) retire() {
-	r := tk.r
+func (r *fairResource) retire(of *ticket) {
+	tk := fairTicketFrom(of)
 	switch {
 	case tk.State == engine.TicketReleasing, tk.State == engine.TicketRevived:
 		tk.To(engine.TicketRevived)
@@ -190,32 +167,18 @@ func (tk *fairTicket) retire() {
 	tk.To(engine.TicketWithdrawing)
 	wd := &engine.Withdrawal{Number: tk.Number, Wait: tk.wait, Aside: tk.asking > 0 || tk.OutcomeUnknown, Over: func() { r.c.subscribers.Disconnect(tk.Number) }}
 	if tk.OutcomeUnknown {
-		wd.Watch = tk.terms.TTL
+		wd.Watch = tk.ttl
 	}
 	r.c.withdrawals.Add(r.withdrawer(), wd)
 }
 
-// resubscribed has the waiter ask: what was said while nobody listened is not known, and the server may be another one,
-// with another clock.
-func (tk *fairTicket) resubscribed(n uint64) {
-	tk.r.mu.Lock()
-	tk.Sees(engine.Sighting{})
-	if tk.grant == nil {
-		tk.behind = nil
+// displaced forgets who follows tk, or follows in the grant that tk has.
+func (r *fairResource) displaced(tk *ticket) {
+	if g := tk.granted(); g != nil {
+		tk = g.ticket
 	}
-	tk.r.mu.Unlock()
-	tk.look(n)
+	fairTicketFrom(tk).behind = nil
 }
 
 // soon allows for the server, which counts in whole milliseconds.
-func (tk *fairTicket) soon(n uint64, d time.Duration) { tk.lineTicket.soon(n, d+time.Millisecond) }
-
-// taken has nobody follow in a grant that was taken by force.
-func (tk *fairTicket) taken(uint64) {
-	tk.r.mu.Lock()
-	defer tk.r.mu.Unlock()
-	if tk.grant != nil {
-		fairTicketFrom(tk.grant.ticket).behind = nil
-	}
-	tk.revoke()
-}
+func (r *fairResource) soon(_ *ticket, d time.Duration) time.Duration { return d + time.Millisecond }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -31,8 +30,7 @@ func (m gateLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) 
 	}
 	defer r.exit()
 	w := newWaiter(ctx, newLease(r.c, a.kind, r.key, ctx), a.cfg)
-	tk := &lineTicket{r: &r.lineCore, w: w}
-	w.For.ticket, tk.of = tk, tk
+	w.For.ticket = &ticket{use: ticketOwn, r: &r.lineCore, extra: &ticketExtra{w: w}}
 	lease, err := r.c.contend(ctx, r, w, a.cfg, a.waits)
 	return a.granted(lease, err)
 }
@@ -49,43 +47,28 @@ func gateRelease(key, owner string) protocol.Command {
 	return protocol.Command{Script: gateLeave, Keys: []string{key}, Args: []string{owner, "gate:" + key}}
 }
 
-type gateResource struct { // the protocol, and the policy
-	referenced
-	lineCore
-	grant *gateGrant
-}
+type gateResource struct{ exclusiveCore } // the protocol, and the policy
 
 func newGateResource(c *Client, key string) *gateResource {
-	r := &gateResource{referenced: referenced{c: c, key: key}}
-	r.on, r.kind = &r.referenced, r
+	r := new(gateResource)
+	r.c, r.key, r.kind = c, key, r
 	return r
 }
+func (r *gateResource) name(*ticket) string    { return "gate" }
 func (r *gateResource) channel(*waiter) string { return "gate:" + r.key }
 func (r *gateResource) withdrawer() engine.Withdrawer {
 	return gateWithdrawer{withdrawer{r.c, "gate", r.key}}
 }
-func (r *gateResource) release(tk *lineTicket) (protocol.Outcome, error) {
-	return r.c.runRelease(gateRelease(r.key, tk.owner), tk.OutcomeUnknown)
+func (r *gateResource) acquire(op *acquireOp) protocol.Command {
+	return protocol.Command{Script: gateEnter, Keys: []string{r.key}, Args: []string{r.owner(op.ticket), strconv.FormatInt(op.terms.TTL.Milliseconds(), 10)}}
 }
-func (r *gateResource) Excludes(*waiter) bool { return r.grant != nil }
-func (r *gateResource) acquire(tk *lineTicket) protocol.Command {
-	return protocol.Command{Script: gateEnter, Keys: []string{r.key}, Args: []string{tk.owner, strconv.FormatInt(tk.terms.TTL.Milliseconds(), 10)}}
-}
-func (r *gateResource) read(_ *lineTicket, reply transport.Reply) (protocol.Verdict, error) {
+func (r *gateResource) read(_ *ticket, reply transport.Reply) (protocol.Verdict, error) {
 	return readNumber(reply, protocol.ReadRWRead)
 }
-func (r *gateResource) granted(tk *lineTicket, sent time.Time) {
-	r.grant = &gateGrant{resource: r}
-	r.grant.begin(r.grant, tk, sent, tk.terms.TTL)
-	r.grant.give(r.grant, tk.w)
-}
-func (r *gateResource) close() {
-	r.mu.Lock()
-	g := r.grant
-	r.mu.Unlock()
-	if g != nil {
-		g.endLeases(ErrClosed)
-	}
+func (r *gateResource) sendRelease(op *releaseOp, _ bool) {
+	op.run(func() (protocol.Outcome, error) {
+		return r.c.runRelease(gateRelease(r.key, r.owner(op.ticket)), op.ticket.OutcomeUnknown)
+	})
 }
 
 type gateWithdrawer struct{ withdrawer }
@@ -93,12 +76,3 @@ type gateWithdrawer struct{ withdrawer }
 func (by gateWithdrawer) Withdraw(list []*engine.Withdrawal) (engine.Fate, error) {
 	return by.c.withdrawEach(list, func(owner string) protocol.Command { return gateRelease(by.key, owner) }, nil) // Redis names no gates
 }
-
-type gateGrant struct {
-	lineGrant
-	resource *gateResource
-}
-
-func (*gateGrant) Kind() string   { return "gate" }
-func (*gateGrant) pass() bool     { return false } // to no waiter of this process without a request
-func (g *gateGrant) remove(error) { g.resource.grant, g.resource.Busy = nil, g.resource.Busy+1 }

@@ -80,7 +80,7 @@ const forever time.Duration = -1
 // or expires if the process has ended before. A key without renewal is released then, or expires if
 // d is forever. keep fails like Unlock, and then the key may be free before.
 func (l *Lease) keep(d time.Duration) error {
-	g, ok := l.grant.(*grant)
+	g, _, ok := mutexGrant(l.grant)
 	if !ok || l.Err() != nil || d == forever && l.guard.Renew { // a RedLock has no guard
 		return l.Unlock(l.Context()) // a re-entered lease is renewed for as long as the outer one
 	}

@@ -2,6 +2,7 @@ package lockrt
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
@@ -10,68 +11,202 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// A grant is a granted ticket. It goes from waiter to waiter until it is released or lost.
+// A grant is a granted ticket: the hold of this process in Redis. Leases enter it and leave it, it goes from waiter to waiter, and a
+// guard renews it, until it is released or lost.
 type grant struct {
-	grantCore
+	on     *lineCore      // the resource of the grant, whose lock guards the rest
+	guard  watchdog.Lease // has a part of the terms
+	ticket *ticket        // that Redis has it for
+	leases leaseList      // of the present holder, one and one more for each reentry; or of all readers
+	extra  *grantExtra    // nil for most grants
+	since  monotonic.Time // when Redis was last asked for other waiters
+	passed int32          // number of times it went to another call without a request to Redis
 
-	resource *resource
-	ticket   *ticket
-	since    monotonic.Time // when Redis was last asked for other waiters
-
-	passed int32 // number of times it went to another call without a request to Redis
-	handed bool  // it came from another process of this library, so the next turn is Redisson's
-	near   bool  // another process of this library wanted the key a moment ago
+	state           engine.GrantState
+	idle            bool // no caller works under it, it only stays locked for a while; Shutdown does not wait for it
+	tokenPending    bool // the token of a RedLock is not known yet
+	fenced, polling bool // of the terms
+	handed          bool // it came from another process of this library, so the next turn is Redisson's
+	near            bool // another process of this library wanted the key a moment ago
+	shown           bool // a reader's ticket names it to Redis, which admits the reader under it, whichever call has the grant by then
 }
 
-func (*grant) Kind() string               { return kindMutex }
-func (g *grant) Owner() string            { return g.resource.c.wire.Owner(g.ticket.Number) }
-func (g *grant) core() *engine.TicketCore { return &g.ticket.TicketCore }
+// A grantExtra is what few grants have.
+type grantExtra struct {
+	limit time.Duration // of the present holder: WithMaxHold, or 0
+	lost  error         // why the watchdog gave up, or nil
+	early *grant        // the one before, while its holder does not know yet that it is lost
+}
 
-func (g *grant) reenter(outer, l *Lease) bool { return g.resource.reenter(g, outer, l) }
+// rare returns the extra of the grant as it is.
+func (g *grant) rare() grantExtra {
+	if g.extra == nil {
+		return grantExtra{}
+	}
+	return *g.extra
+}
 
-// succeed gives the grant to l in place of outer, if no other lease has it, and reports whether it
-// did.
-func (g *grant) succeed(outer, l *Lease) bool {
-	r := g.resource
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil || !g.leases.only(outer) {
+// more returns the extra of the grant, to change it.
+func (g *grant) more() *grantExtra {
+	if g.extra == nil {
+		g.extra = new(grantExtra)
+	}
+	return g.extra
+}
+
+// agree sets the terms of a new grant.
+func (g *grant) agree(t engine.Terms) {
+	g.guard.TTL, g.guard.Renew, g.fenced, g.polling = t.TTL, t.Renew, t.Fenced, t.Polling
+}
+
+// terms returns the terms of the grant.
+func (g *grant) terms() engine.Terms {
+	return engine.Terms{TTL: g.guard.TTL, Renew: g.guard.Renew, Fenced: g.fenced, Polling: g.polling}
+}
+
+func (g *grant) Key() string { return g.on.key }
+
+// worked reports whether a caller works under g.
+func (g *grant) worked() bool {
+	for l := range g.leases.all {
+		if l.ended() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// attach makes l a lease of the grant: the first, or a reentry.
+func (g *grant) attach(l *Lease) {
+	if outer := g.leases.first; outer != nil {
+		l.token, l.came = outer.token, fromItself
+	}
+	l.begin(g, &g.guard)
+	g.leases.add(l)
+}
+
+// limitTo ends the renewal when l, which is given the grant, has had it for its max hold, or for 0 never.
+func (g *grant) limitTo(hold time.Duration, l *Lease) {
+	if hold == 0 && g.rare().limit == 0 {
+		return
+	}
+	g.more().limit = hold
+	var at time.Time
+	if hold > 0 {
+		at = l.began.Add(hold).Std()
+	}
+	g.on.c.watchdog.Limit(&g.guard, at)
+}
+
+// endLeases ends the leases because of cause.
+func (g *grant) endLeases(cause error) {
+	g.on.mu.Lock()
+	leases := slices.Collect(g.leases.all)
+	g.on.mu.Unlock()
+	for _, l := range leases {
+		l.end(cause)
+	}
+}
+
+// bearer returns the first of the leases that have it at present, or nil.
+func (g *grant) bearer() *leaseCore {
+	g.on.mu.Lock()
+	defer g.on.mu.Unlock()
+	if g.leases.first == nil {
+		return nil
+	}
+	return &g.leases.first.leaseCore
+}
+
+// promote turns the ticket into a grant, has it guarded, and gives it to w, whose wait ends. Redis granted it no earlier than at from,
+// for ttl at first.
+func (r *lineCore) promote(how trace.Action, tk *ticket, w *waiter, from time.Time, ttl time.Duration) *grant {
+	tk.tracesGrant(how, from, ttl)
+	tk.To(engine.TicketGranted)
+	tk.UnclaimedGrant = false
+	tk.end()
+	g := &grant{on: r, ticket: tk, since: monotonic.Now()}
+	g.agree(w.Terms)
+	g.guard.Holding = g
+	old := r.kind.holds(g)
+	r.Answers.Changes()
+	r.stay()
+	r.c.held(1)
+	if !g.polling {
+		r.c.hearFor(r.key)
+	}
+	r.c.watchdog.Start(&g.guard, from, ttl)
+	r.serve(g, w)
+	if old != nil {
+		r.oust(old, g, w)
+	} else {
+		w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
+	}
+	return g
+}
+
+// oust has old lost, and then notifies w, which has g: Redis would not have granted g if it had old still.
+func (r *lineCore) oust(old, g *grant, w *waiter) {
+	g.more().early = old
+	w.Asks.Add(1)
+	r.c.spawn(func() {
+		r.c.watchdog.Lose(&old.guard, watchdog.ErrRefused)
+		old.endLeases(lost(watchdog.ErrRefused))
+		r.mu.Lock()
+		g.extra.early = nil
+		r.mu.Unlock()
+		w.Notify(engine.Event{Kind: engine.Given})
+		w.Asks.Add(-1)
+	})
+}
+
+// serve makes the lease of w one of g, and those of its owner's other waiters.
+func (r *lineCore) serve(g *grant, w *waiter) {
+	if w.Place.Queued() {
+		r.Queue.Remove(w)
+	}
+	w.Place.State = engine.PlaceGranted
+	l := r.leaseOf(w)
+	if w.Terms.Fenced {
+		l.token = g.ticket.more().tokens.Take()
+	}
+	g.tokenPending = w.Follows && w.Terms.Fenced
+	g.attach(l)
+	g.limitTo(w.Limit, l)
+	if g.ticket.use == ticketOfHead { // keys of other kinds do not linger
+		g.lingersFor(time.Duration(w.Linger) * time.Microsecond)
+	}
+	if l.owner != nil {
+		r.kind.admit(g, l.owner)
+	}
+}
+
+// give gives g to w, whose wait ends.
+func (r *lineCore) give(g *grant, w *waiter) {
+	r.serve(g, w)
+	w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
+}
+
+// pass gives g to the next waiter of this process without a request, if there is one that may have it as it is, and reports whether it did.
+func (r *lineCore) pass(g *grant) bool {
+	w := r.kind.next(g)
+	if w == nil {
 		return false
 	}
-	outer.unlocked.Store(true)
-	g.leases.remove(outer)
-	g.attach(g, l)
+	g.passed++
+	r.c.counts.local.Add(1)
+	r.leaseOf(w).came = fromHere
+	if g.idle {
+		g.idle = false
+		r.c.held(1)
+	}
+	r.give(g, w)
 	return true
 }
 
-// expire stops the renewal of the grant, unless another lease gets it or has entered it: l, its only lease, is of no
-// use.
-func (g *grant) expire(l *Lease) {
-	r := g.resource
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.grant == g && g.leases.only(l) {
-		g.more().limit = 1 // the next holder has a limit of its own
-		r.c.watchdog.Limit(&g.guard, now())
-	}
-}
-
-// keep ends l and leaves the key locked.
-func (g *grant) keep(l *Lease) {
-	l.end(ErrReleased)
-	r := g.resource
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g.rest()
-}
-
-// rest records that no caller works under g any more, if that is so.
-func (g *grant) rest() {
-	if r := g.resource; r.grant == g && !g.idle && !g.worked() {
-		g.idle = true
-		r.c.held(-1)
-	}
-}
+func (g *grant) Kind() string                 { return g.on.kind.name(g.ticket) }
+func (g *grant) Owner() string                { return g.on.kind.owner(g.ticket) }
+func (g *grant) reenter(outer, l *Lease) bool { return g.on.kind.reenter(g, outer, l) }
 
 // unlock ends l. The last lease of a grant passes it on or frees it.
 func (g *grant) unlock(l *Lease) error {
@@ -79,199 +214,127 @@ func (g *grant) unlock(l *Lease) error {
 	if op == nil {
 		return err
 	}
-	g.resource.free(op)
+	g.on.kind.sendRelease(op, true)
 	return op.outcome(l)
 }
 
 // end ends l. If that was the last lease and no caller of this process can have the grant, it returns the release to
 // send to Redis; else the result.
 func (g *grant) end(l *Lease) (*releaseOp, error) {
-	r := g.resource
+	r := g.on
 	if l.unlocked.Swap(true) {
 		return nil, ErrReleased
 	}
 	l.end(ErrReleased) // before another caller can get it
 
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	g.leases.remove(l)
-	if outer := g.leases.first; outer != nil {
+	loss := g.rare().lost
+	switch outer := g.leases.first; {
+	case outer != nil:
 		if !g.idle && outer.ended() != nil {
 			g.rest()
 		}
-		lost := g.rare().lost
-		r.mu.Unlock()
-		return nil, lost
+	case loss != nil:
+		g.forget()
+	case errors.Is(l.ended(), ErrLost):
+		return r.endGrant(g), nil
+	case r.pass(g), g.linger() != nil && g.beginLinger():
+	default:
+		return r.endGrant(g), nil
 	}
-	if lost := g.rare().lost; lost != nil {
-		defer r.mu.Unlock()
-		g.withdrawLost()
-		return nil, lost
-	}
-	next := r.Queue.First
-	if next != nil && r.canPass(g, next) && !errors.Is(l.ended(), ErrLost) {
-		g.passed++
-		r.c.counts.local.Add(1)
-		r.leaseOf(next).came = fromHere
-		if g.idle {
-			g.idle = false
-			r.c.held(1)
-		}
-		r.assign(next)
-		r.mu.Unlock()
-		return nil, nil
-	}
-	if g.linger() != nil && next == nil && !errors.Is(l.ended(), ErrLost) && g.beginLinger() {
-		r.mu.Unlock()
-		return nil, nil
-	}
-	op := r.endGrant(g, next)
-	r.mu.Unlock()
-	return op, nil
+	return nil, loss
 }
 
-// endGrant ends the grant, and returns its release. That may grant the key again, for next, the head of the queue or nil.
-func (r *resource) endGrant(g *grant, next *waiter) *releaseOp {
-	r.grant = nil
+// rest records that no caller works under g any more, if that is so.
+func (g *grant) rest() {
+	if g.state <= engine.GrantLingering && !g.idle && !g.worked() {
+		g.idle = true
+		g.on.c.held(-1)
+	}
+}
+
+// endGrant ends the grant, and returns its release.
+func (r *lineCore) endGrant(g *grant) *releaseOp {
 	r.Busy++
 	g.state.To(engine.GrantReleasing)
 	g.ticket.To(engine.TicketReleasing)
 	g.linger().stop()
+	r.kind.remove(g, nil)
 	r.c.watchdog.Stop(&g.guard)
-	if g.ticket.rare().settled == nil { // otherwise the release comes after the answer to its request
-		r.c.traces(trace.Unlocks, r.key, g.ticket.Number)
-	}
-	op := newReleaseOp(r, g.ticket, g)
-	if next != nil && r.c.granting() && r.c.attends(r.key) {
-		op.again, op.terms = r.ticketFor(next.Terms), next.Terms
-		op.again.follows(g.ticket)
-		op.again.Standing = true
-		op.again.To(engine.TicketQueued)
-	}
-	op.plain = op.again == nil && !g.ticket.OthersWait && !g.ticket.Standing
-	return op
+	return r.releaseOf(g.ticket, g)
 }
 
-// withdrawLost has Redis release a lost grant that no caller works under any more, if Redis may still have it for us, or
-// may get it again.
-func (g *grant) withdrawLost() {
-	if g.ticket.OutcomeUnknown || g.ticket.rare().settled != nil || !errors.Is(g.rare().lost, watchdog.ErrRefused) {
-		g.resource.withdraw(g.ticket)
+// forget has Redis release a lost grant that no caller works under any more, if Redis may still have it for us, or may get it again.
+func (g *grant) forget() {
+	refused := errors.Is(g.rare().lost, watchdog.ErrRefused)
+	if tk := g.ticket; !refused || tk.OutcomeUnknown || tk.asking > 0 {
+		tk.UnclaimedGrant = tk.UnclaimedGrant || !refused
+		g.on.kind.retire(tk)
 	}
 }
 
-func (g *grant) remove(cause error) {
-	r := g.resource
-	r.grant = nil
-	r.Busy++ // the next waiter asks when the present holder knows
+// taken has the grant lost, which Redis does not have any more. It does not block.
+func (g *grant) taken() {
+	g.on.c.spawn(func() { g.on.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
+}
+
+// Lost revokes a grant that Redis has for another owner now, or may have soon: it ends the leases.
+func (g *grant) Lost(cause error) {
+	r := g.on
+	r.mu.Lock()
+	if g.state > engine.GrantLingering {
+		r.mu.Unlock()
+		return // it is being released
+	}
+	r.Busy++ // the next waiter asks when the present holders know
+	g.more().lost = lost(cause)
+	g.state.To(engine.GrantLost)
+	g.ticket.To(engine.TicketDone)
 	g.linger().stop()
-	if errors.Is(cause, watchdog.ErrRefused) {
-		r.c.traces(trace.Lost, r.key, g.ticket.Number)
-	} else {
-		r.c.traces(trace.RunsOut, r.key, g.ticket.Number)
-	}
+	r.kind.remove(g, cause)
 	if g.leases.first == nil { // it lingered
-		g.withdrawLost()
+		g.forget()
+	}
+	r.mu.Unlock()
+
+	g.notifyLoss(lost(cause))
+	if errors.Is(cause, watchdog.ErrRefused) {
+		r.c.spawn(func() { r.kind.deleted(g) })
 	}
 }
 
-func (g *grant) notified() { g.resource.Continue(g.resource) }
+// notifyLoss ends the leases because of cause, and then continues the queue if the grant is lost.
+func (g *grant) notifyLoss(cause error) {
+	g.endLeases(cause)
+	r := g.on
+	r.mu.Lock()
+	first := g.state == engine.GrantLost
+	if first {
+		g.state.To(engine.GrantNotified)
+		r.Continue(r.kind)
+	}
+	r.mu.Unlock()
+	if !first {
+		return
+	}
+	left := g.guard.Ends().Sub(now())
+	if errors.Is(cause, watchdog.ErrRefused) {
+		left = 0
+	}
+	r.c.subscribers.Depart(g.ticket.Number, left, g.outlived)
+	if !g.idle {
+		r.c.held(-1)
+	}
+	r.quit()
+}
 
+// outlived is called when the lease is over that its holder was promised.
 func (g *grant) outlived() {
 	if g.ticket.ttl > g.guard.TTL { // Redis may have it for longer than its last holder asked for
 		g.on.mu.Lock()
 		defer g.on.mu.Unlock()
-		g.resource.withdraw(g.ticket)
+		g.on.withdraw(g.ticket, g.ticket.ttl)
 	}
-}
-
-func (g *grant) deleted() {
-	_, _ = withdrawer{g.on.c, kindMutex, g.on.key}.mutex([]*engine.Withdrawal{{Number: g.ticket.Number, Tokens: int(g.ticket.inLine)}})
-}
-
-// promote turns the ticket into a grant and starts its renewal. Redis granted it no earlier than at from, for ttl at
-// first.
-func (r *resource) promote(how trace.Action, tk *ticket, t engine.Terms, from time.Time, ttl time.Duration) *grant {
-	r.c.tracesGrant(how, r.key, tk.Number, from, ttl, tk.rare().tokens.Next)
-	tk.To(engine.TicketGranted)
-	tk.UnclaimedGrant = false
-	g := &grant{grantCore: grantCore{on: &r.referenced}, resource: r, ticket: tk, since: monotonic.Now()}
-	g.agree(t)
-	g.near = r.c.contended.Lately(r.key, g.since.Std())
-	r.ticket = nil
-	r.grant = g
-	r.Answers.Changes()
-	if tk.extra != nil {
-		tk.extra.recheck.Stop()
-	}
-	g.start(g, from, ttl)
-	return g
-}
-
-// assign hands the grant to w, the head of the queue.
-func (r *resource) assign(w *waiter) {
-	r.Queue.Remove(w)
-	w.Place.State = engine.PlaceGranted
-	r.grant.tokenPending = w.Follows && w.Terms.Fenced
-	l := r.leaseOf(w)
-	if w.Terms.Fenced {
-		l.token = r.grant.ticket.more().tokens.Take()
-	}
-	r.grant.attach(r.grant, l)
-	r.grant.limitTo(w.Limit, l)
-	r.grant.lingersFor(time.Duration(w.Linger) * time.Microsecond)
-	w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
-	if l.owner == nil {
-		return
-	}
-	r.Queue.Each(func(v *waiter) {
-		if v.For.lease != nil && v.For.lease.owner == l.owner { // waiters of one owner enter together
-			r.Queue.Remove(v)
-			v.Place.State = engine.PlaceGranted
-			r.grant.attach(r.grant, v.For.lease)
-			v.Notify(engine.Event{Kind: engine.Given})
-		}
-	})
-}
-
-// While no other process is known to wait, a grant may circulate in a process for this long before
-// the process asks Redis whether that is still so.
-const localPassLimit = 10 * time.Millisecond
-
-// Within a second after another process wanted the key, the process asks this often: where goroutines pass a grant on
-// without a pause, Go reads the message that another process wants it too late.
-const nearPassLimit = 500 * time.Microsecond
-
-// canPass reports whether w can have the grant as it is, in its turn.
-func (r *resource) canPass(g *grant, w *waiter) bool {
-	if !r.c.canPass(&g.guard, g.terms(), w.Terms, g.ticket.rare().tokens) {
-		return false
-	}
-	if g.ticket.java > 0 {
-		return int(g.passed)+1 < min(r.c.opts.Cohort, cohortBesideJava)
-	}
-	if r.c.opts.Cohort == 1 || g.ticket.OthersWait || !r.c.heard() {
-		return int(g.passed)+1 < r.c.opts.Cohort
-	}
-	return monotonic.Since(g.since) < g.passLimit()
-}
-
-// passLimit returns for how long g may circulate.
-func (g *grant) passLimit() time.Duration {
-	if g.near {
-		return nearPassLimit
-	}
-	return localPassLimit
-}
-
-// canPass reports whether a hold on some terms can be passed on to a waiter that wants others: with enough trust left, and as
-// passesTo says.
-func (c *Client) canPass(guard *watchdog.Lease, held, wanted engine.Terms, left engine.Tokens) bool {
-	return c.canPassAt(monotonic.Now(), guard, held, wanted, left)
-}
-
-// canPassAt is canPass at the time at, which is now.
-func (c *Client) canPassAt(at monotonic.Time, guard *watchdog.Lease, held, wanted engine.Terms, left engine.Tokens) bool {
-	return held.PassesTo(wanted, left) && c.granting() &&
-		!guard.Extended() && // a holder's extension is not for the next one
-		guard.TrustedAt(at.Add(min(held.TTL, handOverLease)/3))
 }

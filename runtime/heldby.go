@@ -39,7 +39,7 @@ func (c *Client) holderOf(kind, key string, b *fleet.Blockage, err error) *Holde
 // ownHolder returns the call of this Client that holds a lock, or nil. For a call that reads, that is one that writes.
 func (c *Client) ownHolder(kind, key string) *Holder {
 	held := c.grantsOf(key)
-	i := slices.IndexFunc(held, func(g *grantCore) bool {
+	i := slices.IndexFunc(held, func(g *grant) bool {
 		of := g.guard.Kind()
 		return of == kind && of != kindRead || of == kindWrite && kind == kindRead || of == kindRead && kind == kindWrite
 	})

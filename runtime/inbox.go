@@ -18,10 +18,9 @@ type subscriber interface {
 	soon(n uint64, d time.Duration)
 	wanted(n uint64)
 	taken(n uint64)
+	// handed is called when another process hands the lock over to the ticket.
+	handed(m protocol.Message)
 }
-
-// A successor may be handed what it waits for, as m says.
-type successor interface{ handed(m protocol.Message) }
 
 // An inbox passes each message on the client's channel to the subscriber that it concerns. A client has one channel for
 // all its keys, and listens from its first lock on. Waiters listen for a hand-over. Holders listen to learn at once
@@ -178,8 +177,8 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 	case protocol.MessageTaken:
 		p.taken(n)
 	case protocol.MessageGranted:
-		if s, ok := p.(successor); ok && !m.Granted.IsZero() {
-			s.handed(m)
+		if !m.Granted.IsZero() {
+			p.handed(m)
 		}
 	case protocol.MessageLook:
 		p.look(n)

@@ -21,6 +21,7 @@ func (poked) wanted(uint64)              {}
 func (poked) taken(uint64)               {}
 func (poked) look(uint64)                {}
 func (poked) soon(uint64, time.Duration) {}
+func (poked) handed(protocol.Message)    {}
 func (p poked) resubscribed(uint64) {
 	select {
 	case p.told <- struct{}{}:

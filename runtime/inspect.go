@@ -25,7 +25,7 @@ func (m *Mutex) Inspect(ctx context.Context) (Standing, error) {
 }
 
 // inspect asks Redis about the lock of r.
-func (r *exclusiveCore[G]) inspect(ctx context.Context, cmd protocol.Command) (Standing, error) {
+func (r *exclusiveCore) inspect(ctx context.Context, cmd protocol.Command) (Standing, error) {
 	s, err := answer(ctx, r.c, "inspect", r.key, func() (Standing, error) {
 		in, err := r.c.inspection(cmd)
 		s := Standing{TTL: in.TTL, Waiting: in.Waiting, Listening: in.Listening}
@@ -60,7 +60,7 @@ func (c *Client) inspection(cmd protocol.Command) (protocol.Inspection, error) {
 
 // force makes a command take the key from victims, the holds of this process before it, or from another holder, and
 // reports whether there was one. A later grant is not the one that was taken.
-func (e *referenced) force(ctx context.Context, op string, cmd protocol.Command, victims []*grantCore) (bool, error) {
+func (e *referenced) force(ctx context.Context, op string, cmd protocol.Command, victims []*grant) (bool, error) {
 	taken, err := answer(ctx, e.c, op, e.key, func() (bool, error) { return e.c.net.Run(cmd).Bool() })
 	if taken {
 		for _, g := range victims {

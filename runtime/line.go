@@ -8,77 +8,130 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A lineCore is the common part of the resources whose waiters have a ticket each: of read-write locks, of fair mutexes, and of
-// every kind that needs no more. The head of the queue asks Redis, or every waiter asks for itself, apart from the queue: see
-// lineticket.go.
+// A lineCore is the common part of the resources of all locks: of mutexes, of read-write locks, of fair mutexes, and of every kind
+// that needs no more. The head of the queue asks Redis, or every waiter asks for itself, apart from the queue.
 //
-//	           granted              the last one unlocks
-//	┌── asking ────────► grant, or grants ────────────────► releasing ──┐
-//	│    ▲   │            ▲      │                                      │
-//	│    └───┘            └──────┘                                      │
-//	│   refused: again    without a request: others follow, or share it │
-//	│   by message and                                                  │
-//	│   by timer                                                        │
-//	└──────────────────────── the head's turn ◄─────────────────────────┘
+//	           granted, or handed over   unlocked, nobody follows
+//	┌── asking ──────────────────► grant, or grants ──────────► releasing ──┐
+//	│    ▲   │                      │            ▲                          │
+//	│    └───┘ refused: again by    └────────────┘                          │
+//	│          message and by timer  without a request:                     │
+//	│                                the next one has it, or others share it│
+//	└──────────────────────── the head's turn ◄─────────────────────────────┘
+//
+// This file has the queue, ticket.go the requests to Redis, ticketmessages.go the messages, grant.go the grants, and release.go the
+// releases.
 type lineCore struct {
+	referenced
 	engine.Line[wish]
 
-	on   *referenced
 	kind lineKind // the resource
 }
 
-// A lineKind is what such a kind decides, and what it says to Redis. The caller holds the lock of the resource, except for release.
+// A lineKind is what a kind of lock decides, and what it says to Redis. The caller holds the lock of the resource, except for read and
+// sendRelease. Each kind has its own version of the first methods; lineCore has the others for most kinds.
 type lineKind interface {
 	engine.Policy[wish]
 
-	// granted makes a grant of tk, which Redis granted no earlier than at sent, and gives it to the waiter.
-	granted(tk *lineTicket, sent time.Time)
-	// refused returns what the waiter of tk, if there is one, gets to know of a refusal: ev, or when to ask again instead, at the
-	// latest. Redis has said when to ask again; or nothing, for less than 0.
-	refused(tk *lineTicket, sent time.Time, reply protocol.Verdict, ev engine.Event) engine.Event
-	// overtaken handles the answer to a request for a ticket that does not need one any more, and reports whether tk is such.
-	overtaken(tk *lineTicket, reply protocol.Verdict, err error) bool
-	// unwanted handles the answer for a ticket without a waiter. It returns the waiter that takes the ticket over, or nil.
-	unwanted(tk *lineTicket) *waiter
-	// abandoned gives up a ticket, for which w has waited.
-	abandoned(tk *lineTicket, w *waiter)
-	// ended is called when the waiter of tk waits no more.
-	ended(tk *lineTicket)
-
-	// owner returns the name of tk in Redis.
-	owner(tk *lineTicket) string
-	// acquire returns the request for tk.
-	acquire(tk *lineTicket) protocol.Command
+	// name returns the kind of a ticket.
+	name(tk *ticket) string
+	// acquire returns the request op, unless op has a batcher.
+	acquire(op *acquireOp) protocol.Command
 	// read reads the reply to it.
-	read(tk *lineTicket, reply transport.Reply) (protocol.Verdict, error)
-	// release releases tk, or takes it out of the wait queue of Redis.
-	release(tk *lineTicket) (protocol.Outcome, error)
+	read(tk *ticket, reply transport.Reply) (protocol.Verdict, error)
+	// sendRelease sends a request for op, whose Answered gets the answer: the first one, or a later one.
+	sendRelease(op *releaseOp, first bool)
 	// withdrawer withdraws tickets of the key.
 	withdrawer() engine.Withdrawer
+	// grants returns the grants of this process.
+	grants() []*grant
+	// holds records g as a grant of this process. It returns a grant that Redis does not have any more, since it has g, or nil.
+	holds(g *grant) (old *grant)
+	// remove is called when g is released, or lost because of cause: no other call gets it.
+	remove(g *grant, cause error)
+
+	ticketRules
+	grantRules
+}
+
+// The ticketRules are what a kind decides about its tickets.
+type ticketRules interface {
+	// ticketOf returns the ticket by which w asks, or nil if there is no need.
+	ticketOf(w *waiter) *ticket
+	// owner returns the name of tk in Redis.
+	owner(tk *ticket) string
+	// refused returns what the waiter of the ticket, if there is one, gets to know of a refusal: ev, or when to ask again instead, at
+	// the latest. Redis has said when to ask again; or nothing, for less than 0.
+	refused(op *acquireOp, sent time.Time, reply protocol.Verdict, ev engine.Event) engine.Event
+	// overtaken handles the answer to a request for a ticket that does not need one any more, and reports whether op is such.
+	overtaken(op *acquireOp, reply protocol.Verdict, err error) bool
+	// unwanted handles the answer for a ticket without a waiter. It returns the waiter that takes the ticket over, or nil.
+	unwanted(tk *ticket) *waiter
+	// abandoned gives up the ticket for which w has waited, unless another waiter needs it.
+	abandoned(w *waiter)
+	// ended is called when no waiter waits with tk any more.
+	ended(tk *ticket)
+	// told handles what m, which hands the lock over to tk, says of others. It returns the number of fencing tokens.
+	told(tk *ticket, m protocol.Message) (tokens int)
+	// toldAgain handles the message that the lock is handed over to a ticket that was granted, or given up.
+	toldAgain(tk *ticket)
+	// displaced is called when Redis may have forgotten the order in which it has tk.
+	displaced(tk *ticket)
+	// soon returns the time after which tk asks, if the waiter whose turn it is has not come within d.
+	soon(tk *ticket, d time.Duration) time.Duration
+	// retire has Redis forget a ticket without a waiter.
+	retire(tk *ticket)
+}
+
+// The grantRules are what a kind decides about its grants, and their releases.
+type grantRules interface {
+	// reenter makes l one more lease of g, if outer still is one. The caller does not hold the lock.
+	reenter(g *grant, outer, l *Lease) bool
+	// next returns the waiter that has g next, as it is, or nil.
+	next(g *grant) *waiter
+	// admit gives g to the waiters of owner, to which g was given, and which would wait for themselves.
+	admit(g *grant, owner *Owner)
+	// wanted is called when another process waits for g.
+	wanted(g *grant)
+	// deleted is called when Redis does not have a grant: the deletion of its key notified no waiter. The caller does not hold the lock.
+	deleted(g *grant)
+	// queued returns the number of waiters.
+	queued() int
+	// shuts is called when the client is closed.
+	shuts()
+	// releasing completes op before it is sent.
+	releasing(op *releaseOp)
+	// giveUp has the ticket of op withdrawn.
+	giveUp(op *releaseOp)
+	// proceed continues the queue, with the outcome of op.
+	proceed(op *releaseOp, done released, err error)
 }
 
 // hear ignores the content of a message: any message is a reason to ask.
 func (r *lineCore) hear(string) {}
 
+// queueKey returns the key, since waiters get messages in the wait queue.
+func (r *lineCore) queueKey() string { return r.key }
+
 // join adds w to the end of the queue.
 func (r *lineCore) join(w *waiter) entry {
-	r.on.mu.Lock()
-	defer r.on.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.Join(w, r.kind)
 }
 
 // last returns whether this process has a grant that excludes w, and the last answer of Redis.
 func (r *lineCore) last(w *waiter) (held bool, said engine.AnswerLog) {
-	r.on.mu.Lock()
-	defer r.on.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.Last(w, r.kind)
 }
 
 // remind makes the head of the queue ask; or w, if it asks for itself and has taken over a ticket of which no request is under way.
 func (r *lineCore) remind(w *waiter) {
-	r.on.mu.Lock()
-	defer r.on.mu.Unlock()
-	if tk := w.For.ticket; tk != nil && tk.apart && tk.waits() && tk.w == w && tk.asking == 0 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if tk := w.For.ticket; tk != nil && tk.use == ticketApart && tk.waiter() == w && tk.asking == 0 {
 		w.Notify(engine.Event{Kind: engine.Turn})
 	}
 	r.Prompt(r.kind)
@@ -86,71 +139,99 @@ func (r *lineCore) remind(w *waiter) {
 
 // leave removes w. If it got the lease after all, leave unlocks it.
 func (r *lineCore) leave(w *waiter) {
-	r.on.mu.Lock()
-	defer r.on.mu.Unlock()
-	if r.on.givesBack(w) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if w.Place.State == engine.PlaceGranted {
+		l := w.For.lease
+		r.c.spawn(func() { _ = l.grant.unlock(l) })
 		return
 	}
+	first := r.Queue.First == w
 	if w.Place.Queued() {
 		r.Queue.Remove(w)
 	}
-	if tk := w.For.ticket; tk != nil && tk.w == w {
-		tk.w = nil
-		r.kind.abandoned(tk, w)
+	r.kind.abandoned(w)
+	if first {
+		r.Prompt(r.kind)
 	}
-	r.Prompt(r.kind)
+}
+
+// held returns the grants of this process.
+func (r *lineCore) held() []*grant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.kind.grants()
+}
+
+// close ends the leases of this resource because the client is closed. It sends no release of them to Redis.
+func (r *lineCore) close() {
+	r.mu.Lock()
+	r.shut = true
+	held := r.kind.grants()
+	r.kind.shuts()
+	r.mu.Unlock()
+	for _, g := range held {
+		g.endLeases(ErrClosed)
+	}
+}
+
+// leaseOf returns the lease for w, which it makes anew if w was parked: then its call has no owner. The caller holds r.mu, so the
+// context of the call, which may be of any type, is not asked for anything.
+func (r *lineCore) leaseOf(w *waiter) *Lease {
+	if w.For.lease == nil {
+		l := emptyLease(r.c)
+		l.prepare(r.c, kindMutex, r.key, w.Call.Ctx)
+		l.lease, l.name = l, w.Call.Name
+		w.For.lease = l
+	}
+	return w.For.lease
 }
 
 // Most kinds need no more than these. A ticket is given up when its request is answered.
 
-func (r *lineCore) Follow(*waiter) bool         { return false }
-func (r *lineCore) ended(*lineTicket)           {}
-func (r *lineCore) owner(tk *lineTicket) string { return r.on.c.wire.Owner(tk.Number) }
+func (r *lineCore) Follow(*waiter) bool                                { return false }
+func (r *lineCore) owner(tk *ticket) string                            { return r.c.wire.Owner(tk.Number) }
+func (r *lineCore) overtaken(*acquireOp, protocol.Verdict, error) bool { return false }
+func (r *lineCore) ended(*ticket)                                      {}
+func (r *lineCore) told(*ticket, protocol.Message) int                 { return 1 }
+func (r *lineCore) toldAgain(*ticket)                                  {}
+func (r *lineCore) displaced(*ticket)                                  {}
+func (r *lineCore) soon(_ *ticket, d time.Duration) time.Duration      { return d }
+func (r *lineCore) retire(tk *ticket)                                  { r.withdraw(tk, tk.ttl) }
 
-func (r *lineCore) refused(_ *lineTicket, _ time.Time, _ protocol.Verdict, ev engine.Event) engine.Event {
+func (r *lineCore) reenter(_ *grant, _, _ *Lease) bool  { return false }
+func (r *lineCore) next(*grant) *waiter                 { return nil }
+func (r *lineCore) admit(*grant, *Owner)                {}
+func (r *lineCore) wanted(*grant)                       {}
+func (r *lineCore) deleted(*grant)                      {}
+func (r *lineCore) queued() int                         { return r.Queue.Length() }
+func (r *lineCore) shuts()                              {}
+func (r *lineCore) releasing(*releaseOp)                {}
+func (r *lineCore) giveUp(op *releaseOp)                { r.kind.retire(op.ticket) }
+func (r *lineCore) proceed(*releaseOp, released, error) { r.Continue(r.kind) }
+
+func (r *lineCore) ticketOf(w *waiter) *ticket {
+	if tk := w.For.ticket; tk != nil && tk.waiter() == w {
+		return tk
+	}
+	return nil
+}
+
+func (r *lineCore) refused(_ *acquireOp, _ time.Time, _ protocol.Verdict, ev engine.Event) engine.Event {
 	return ev
 }
 
-func (r *lineCore) overtaken(*lineTicket, protocol.Verdict, error) bool { return false }
-
-func (r *lineCore) unwanted(tk *lineTicket) *waiter {
-	tk.Rest()
+func (r *lineCore) unwanted(tk *ticket) *waiter {
 	r.drop(tk)
 	r.Prompt(r.kind)
 	return nil
 }
 
-func (r *lineCore) abandoned(tk *lineTicket, _ *waiter) {
-	if tk.State != engine.TicketAsking {
-		r.drop(tk)
+func (r *lineCore) abandoned(w *waiter) {
+	if tk := r.ticketOf(w); tk != nil {
+		tk.extra.w = nil
+		if tk.State != engine.TicketAsking {
+			r.drop(tk)
+		}
 	}
-}
-
-// givesBack unlocks the lease of w, which leaves, in the background, and reports false if it has got none.
-func (e *referenced) givesBack(w *waiter) bool {
-	if w.Place.State != engine.PlaceGranted {
-		return false
-	}
-	l := w.For.lease
-	e.c.spawn(func() { _ = l.grant.unlock(l) })
-	return true
-}
-
-// An asker gets the answer to a request, of which again says that it was sent more than once: another one of these requests may
-// have taken effect, or may do so later.
-type asker interface {
-	answered(sent time.Time, reply transport.Reply, again bool)
-}
-
-// request sends a request of w on a goroutine of its own, more than once if the answer is late, and passes the answer on.
-func (e *referenced) request(w *waiter, cmd protocol.Command, by asker) {
-	w.Asks.Add(1)
-	e.stay()
-	e.c.spawn(func() {
-		defer e.quit()
-		sent := time.Now() // before the request: the trust counts from here
-		reply, again := e.c.net.RunGrantInTime(cmd, isGranted)
-		by.answered(sent, reply, again)
-		w.Asks.Add(-1)
-	})
 }

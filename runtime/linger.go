@@ -56,8 +56,8 @@ func (g *grant) lingersFor(d time.Duration) {
 
 // lingersNot has the key of l not linger after the Unlock of l, if l is its only lease.
 func (g *grant) lingersNot(l *Lease) {
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
+	g.on.mu.Lock()
+	defer g.on.mu.Unlock()
 	if g.leases.only(l) {
 		g.lingersFor(0)
 	}
@@ -66,9 +66,9 @@ func (g *grant) lingersNot(l *Lease) {
 // beginLinger leaves g, which no lease has any more, with the process, and reports whether it does. It does not while
 // another process waits, if no message would report one, or if the next call could not have g as it is.
 func (g *grant) beginLinger() bool {
-	c, at := g.resource.c, monotonic.Now()
+	c, at := g.on.c, monotonic.Now()
 	switch {
-	case g.linger().d == 0, g.idle, g.ticket.OthersWait, g.ticket.java > 0, c.opts.Cohort == 1, !c.heard():
+	case g.linger().d == 0, !g.on.Queue.Empty(), g.idle, g.ticket.OthersWait, g.ticket.java > 0, c.opts.Cohort == 1, !c.heard():
 		return false
 	case g.passed > 0 && at.Sub(g.since) >= localPassLimit: // Redisson's waiters send no message
 		return false
@@ -98,16 +98,15 @@ func (g *grant) wakeAt(at monotonic.Time) {
 
 // wake is called when the alarm rings.
 func (g *grant) wake() {
-	r := g.resource
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	g.on.mu.Lock()
+	defer g.on.mu.Unlock()
 	g.linger().due = 0
 	switch {
 	case g.state != engine.GrantLingering: // the next Unlock sets the alarm again
 	case monotonic.Until(g.linger().over) > 0:
 		g.wakeAt(g.linger().over)
 	default:
-		r.endLinger()
+		g.endLinger()
 	}
 }
 
@@ -120,14 +119,14 @@ func (l *lingering) stop() {
 
 // canResume reports whether a call on the terms t can have g, which lingers, at the time at.
 func (g *grant) canResume(t engine.Terms, at monotonic.Time) bool {
-	return g.state == engine.GrantLingering && at.Before(g.linger().over) && g.resource.c.canPassAt(at, &g.guard, g.terms(), t, g.ticket.rare().tokens)
+	return g.state == engine.GrantLingering && at.Before(g.linger().over) && g.on.c.canPassAt(at, &g.guard, g.terms(), t, g.ticket.rare().tokens)
 }
 
 // resume ends the lingering of g, which l is about to get.
 func (g *grant) resume(l *Lease) {
 	g.state.To(engine.GrantHeld)
 	g.passed++
-	g.resource.c.counts.local.Add(1)
+	g.on.c.counts.local.Add(1)
 	l.came = fromHere
 }
 
@@ -146,22 +145,22 @@ func (r *resource) takeLingering(l *Lease, cfg *lockConfig) bool {
 	if cfg.Fenced {
 		l.token = g.ticket.more().tokens.Take()
 	}
-	g.attach(g, l)
+	g.attach(l)
 	g.limitTo(cfg.maxHold, l)
 	g.lingersFor(cfg.linger)
 	r.c.counts.waited(0)
 	return true
 }
 
-// endLinger releases the grant if it lingers. It does not block. The caller holds r.mu.
-func (r *resource) endLinger() {
-	g := r.grant
+// endLinger releases the grant if it lingers. It does not block. The caller holds the lock.
+func (g *grant) endLinger() {
 	if g == nil || g.state != engine.GrantLingering {
 		return
 	}
-	op := r.endGrant(g, nil)
+	r := g.on
+	op := r.endGrant(g)
 	r.c.spawn(func() {
-		r.free(op)
+		r.kind.sendRelease(op, true)
 		if err := op.outcome(nil); err != nil && !errors.Is(err, ErrLost) {
 			r.c.opts.Logger.Warn("lockgen: a key that lingered could not be given back", "kind", kindMutex, "key", r.key, "owner", g.Owner(), "error", err)
 		}
@@ -172,7 +171,7 @@ func (r *resource) endLinger() {
 func (c *Client) endLingers() {
 	for _, r := range c.resources.some("") {
 		r.mu.Lock()
-		r.endLinger()
+		r.grant.endLinger()
 		r.mu.Unlock()
 	}
 }

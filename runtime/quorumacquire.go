@@ -258,9 +258,9 @@ func (e *quorumAcquire) writeToken(ctx context.Context, part *Lease, token int64
 
 // stamp gives a lease the token of its composite lease, for reentries.
 func (l *Lease) stamp(token int64) {
-	if g, ok := l.grant.(*grant); ok && token > 0 {
-		g.resource.mu.Lock()
-		defer g.resource.mu.Unlock()
+	if g, _, ok := mutexGrant(l.grant); ok && token > 0 {
+		g.on.mu.Lock()
+		defer g.on.mu.Unlock()
 		if token != l.token && g.ticket.extra != nil {
 			g.ticket.extra.tokens = engine.Tokens{} // the others are smaller
 		}

@@ -72,8 +72,8 @@ func inside[T registered, A any](g *registry[T], op, key string, call func(one T
 // heldIn returns the grants of key in this process.
 func heldIn[T interface {
 	registered
-	held() []*grantCore
-}](g *registry[T], key string) []*grantCore {
+	held() []*grant
+}](g *registry[T], key string) []*grant {
 	if one, known := g.known(key); known {
 		return one.held()
 	}
@@ -81,7 +81,7 @@ func heldIn[T interface {
 }
 
 // grantsOf returns the grants of all locks named key in this process.
-func (c *Client) grantsOf(key string) []*grantCore {
+func (c *Client) grantsOf(key string) []*grant {
 	return append(append(heldIn(&c.resources, key), heldIn(&c.rws, key)...), heldIn(&c.fairs, key)...)
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
-	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -19,25 +18,13 @@ type released struct {
 	sent time.Time // before the request
 }
 
-// A releaser is what the releases of one kind of lock differ in: the resource of a mutex, or a ticket of another kind.
-type releaser interface {
-	// sendRelease sends a request for op, whose Answered gets the answer. It does not block.
-	sendRelease(op *releaseOp)
-	// giveUp has the ticket of op withdrawn. The caller holds the lock of the resource.
-	giveUp(op *releaseOp)
-	// proceed continues the queue, with the outcome of op. The caller holds the lock of the resource.
-	proceed(op *releaseOp, done released, err error)
-}
-
-// A releaseOp is the release of a ticket of any kind, or of its place in the wait queue. The resource is busy until then.
+// A releaseOp is the release of a ticket, or of its place in the wait queue. The resource is busy until then.
 // The ticket is released until Redis has answered, at most for Options.OpTimeout, and after that withdrawn in the
 // background.
 type releaseOp struct {
-	by     releaser
-	on     *referenced        // the resource, whose reference for the ticket ends
-	core   *engine.TicketCore // the ticket
-	of     *grantCore         // its grant; nil if it was never granted
-	placed bool               // Redis may hand the lock over to it even if it refuses the release for good
+	ticket *ticket
+	of     *grant // its grant; nil if it was never granted
+	placed bool   // Redis may hand the lock over to it even if it refuses the release for good
 
 	limit time.Time // when to go on in the background
 	tried bool      // a request may have succeeded without our knowing
@@ -45,13 +32,12 @@ type releaseOp struct {
 	down  engine.Outage
 
 	// Of a mutex:
-	r      *resource
-	ticket *ticket
-	start  time.Duration // of Redisson's waiters
-	heard  uint64        // how many messages had come on Redisson's channel before, if its waiters may have a start
-	plain  bool          // the ticket has no known waiters
-	again  *ticket       // the ticket by which this process wants the key once more, with terms
-	terms  engine.Terms
+	start   time.Duration // of Redisson's waiters
+	heard   uint64        // how many messages had come on Redisson's channel before, if its waiters may have a start
+	plain   bool          // the ticket has no known waiters
+	pending bool          // it is sent when a request of the ticket is answered
+	again   *ticket       // the ticket by which this process wants the key once more, with terms
+	terms   engine.Terms
 
 	done  chan error // the outcome, if the ticket was granted
 	timer *time.Timer
@@ -63,25 +49,11 @@ var releaseOps = sync.Pool{New: func() any {
 	return &releaseOp{done: make(chan error, 1), timer: timer}
 }}
 
-// releaseOf returns the release of a ticket of the resource on, and of its grant unless that is nil.
-func releaseOf(by releaser, on *referenced, core *engine.TicketCore, of *grantCore) *releaseOp {
+// releaseOf returns the release of a ticket, and of its grant unless that is nil.
+func (r *lineCore) releaseOf(tk *ticket, of *grant) *releaseOp {
 	op := releaseOps.Get().(*releaseOp)
-	*op = releaseOp{by: by, on: on, core: core, of: of, done: op.done, timer: op.timer, limit: now().Add(on.c.opts.OpTimeout)}
-	return op
-}
-
-// newReleaseOp returns the release of a ticket of a mutex, and of its grant unless that is nil.
-func newReleaseOp(r *resource, tk *ticket, of *grant) *releaseOp {
-	handed := tk.UnclaimedGrant // the key came from another process of this library
-	var core *grantCore
-	if of != nil {
-		core, handed = &of.grantCore, of.handed
-	}
-	op := releaseOf(r, &r.referenced, &tk.TicketCore, core)
-	op.r, op.ticket, op.placed, op.start = r, tk, tk.Standing, tk.startAfter(handed)
-	if _, known := r.c.starts.Last(r.key); known || op.start > 0 {
-		op.heard, _ = r.c.net.Heard(r.channel(nil))
-	}
+	*op = releaseOp{ticket: tk, of: of, placed: tk.placed, done: op.done, timer: op.timer, limit: now().Add(r.c.opts.OpTimeout)}
+	r.kind.releasing(op)
 	return op
 }
 
@@ -93,7 +65,7 @@ func (op *releaseOp) recycle() {
 // outcome returns the outcome for the grant of l, or of no lease if l is nil, at most Options.OpTimeout after its release
 // began. After that the release goes on without the caller.
 func (op *releaseOp) outcome(l *Lease) (err error) {
-	limit := op.on.c.opts.OpTimeout
+	limit := op.ticket.r.c.opts.OpTimeout
 	select {
 	case err = <-op.done:
 	default:
@@ -115,44 +87,9 @@ func (op *releaseOp) outcome(l *Lease) (err error) {
 	return err
 }
 
-// free sends the release of a ticket of a mutex, after which again is the ticket of the queue if there is one.
-func (r *resource) free(op *releaseOp) {
-	switch {
-	case op.ticket.rare().settled != nil:
-		r.c.spawn(func() {
-			op.ticket.OutcomeUnknown = <-op.ticket.extra.settled || op.ticket.OutcomeUnknown // or that request could take the lock again, in vain
-			r.c.traces(trace.Unlocks, r.key, op.ticket.Number)
-			r.c.releases.Submit(op, false)
-		})
-	case op.simple():
-		r.c.frees.Submit(op, r.c.net.Prompt())
-	default:
-		r.c.releases.Submit(op, r.c.net.Prompt())
-	}
-}
-
-// simple reports whether the release is of nothing but the key, at once.
-func (op *releaseOp) simple() bool { return op.plain && op.ticket.rare().settled == nil }
-
-func (op *releaseOp) Key() string { return op.r.key }
-
-func (op *releaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []string) {
-	wire := &op.r.c.wire
-	op.r.c.traces(trace.GivesBack, op.r.key, op.ticket.Number)
-	if op.plain {
-		return wire.Free(keys, args, op.r.key, op.ticket.Number)
-	}
-	r := protocol.Release{Of: op.ticket.onWire(), Start: op.start}
-	if op.again != nil {
-		r.Again, r.Lease = op.again.onWire(), op.terms.TTL
-		op.r.c.traces(trace.Joins, op.r.key, op.again.Number)
-	}
-	return wire.Release(keys, args, op.r.key, r)
-}
-
 // run sends a request for the release by once, on a goroutine of its own.
 func (op *releaseOp) run(once func() (protocol.Outcome, error)) {
-	op.on.c.spawn(func() {
+	op.ticket.r.c.spawn(func() {
 		outcome, err := once()
 		op.Answered(time.Time{}, protocol.Answer{int64(outcome)}, false, err)
 	})
@@ -168,7 +105,7 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 	op.plain = false // for the next request
 	switch {
 	case err == nil && plain && done.Outcome == protocol.Contended:
-		op.by.sendRelease(op)
+		op.ticket.r.kind.sendRelease(op, false)
 		return
 	case err == nil:
 		if done.Outcome == protocol.NotOurs && !op.tried { // otherwise by the request whose reply was lost
@@ -183,17 +120,18 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 		done.Released, withdraw = protocol.Released{Outcome: protocol.NotOurs}, true
 	}
 
-	on, c := op.on, op.on.c
-	c.subscribers.Disconnect(op.core.Number)
-	on.mu.Lock()
-	if withdraw || op.core.OutcomeUnknown {
-		op.by.giveUp(op)
+	tk := op.ticket
+	r, c := tk.r, tk.r.c
+	c.subscribers.Disconnect(tk.Number)
+	r.mu.Lock()
+	if withdraw || tk.OutcomeUnknown {
+		r.kind.giveUp(op)
 	}
-	if op.core.State == engine.TicketReleasing {
-		op.core.To(engine.TicketDone)
+	if tk.State == engine.TicketReleasing {
+		tk.To(engine.TicketDone)
 	}
-	op.by.proceed(op, done, err)
-	on.mu.Unlock()
+	r.kind.proceed(op, done, err)
+	r.mu.Unlock()
 	switch {
 	case op.of == nil:
 		op.recycle()
@@ -203,51 +141,27 @@ func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 	default:
 		op.done <- err // not sooner: the caller of Unlock finds the resource ready
 	}
-	on.quit()
+	r.quit()
 }
 
 // sendAgain has the release sent again, some time after it failed with err, and reports false if that would be too late.
 func (op *releaseOp) sendAgain(err error) bool {
-	if op.r != nil {
-		op.on.mu.Lock()
-		op.r.Answers.Fails(err)
-		op.on.mu.Unlock()
+	r := op.ticket.r
+	if op.ticket.use == ticketOfHead {
+		r.mu.Lock()
+		r.Answers.Fails(err)
+		r.mu.Unlock()
 	}
 	op.tried = op.tried || transport.Unknown(err)
-	pause := op.down.Pause(op.on.c.opts.Retry.pause, err)
+	pause := op.down.Pause(r.c.opts.Retry.pause, err)
 	if now().Add(pause).After(op.limit) {
 		return false
 	}
-	op.on.c.spawn(func() {
+	r.c.spawn(func() {
 		<-time.After(pause)
-		op.by.sendRelease(op)
+		r.kind.sendRelease(op, false)
 	})
 	return true
-}
-
-func (r *resource) sendRelease(op *releaseOp) { r.c.releases.Submit(op, false) }
-
-func (r *resource) giveUp(op *releaseOp) { r.withdraw(op.ticket) }
-
-func (r *resource) proceed(op *releaseOp, done released, err error) {
-	r.Busy--
-	r.Answers.Changes()
-	r.leaves(op, done.Released)
-	if op.again != nil && op.twice {
-		op.again.OutcomeUnknown = true
-	}
-	if op.again != nil && r.ticket == op.again {
-		r.resume(op.again, op.terms, done, err)
-	} else {
-		r.Prompt(r) // again was handed over already, if it was in the wait queue
-	}
-}
-
-// withdraw makes sure that Redis does not keep the key for a ticket that nobody wants any more. It does not block.
-// The caller holds r.mu.
-func (r *resource) withdraw(tk *ticket) {
-	tk.To(engine.TicketWithdrawing)
-	r.c.withdrawals.Add(withdrawer{r.c, kindMutex, r.key}, &engine.Withdrawal{Number: tk.Number, Tokens: int(tk.inLine), Watch: tk.ttl})
 }
 
 // pause waits for d and reports false if the client was closed meanwhile.

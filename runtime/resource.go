@@ -1,30 +1,26 @@
 package lockrt
 
 import (
+	"time"
+
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A resource is this process's side of one key. Its goroutines queue here, first come, first
-// served, and to Redis they are one owner at a time.
-//
-//	           granted, or handed over     unlocked, nobody follows
-//	┌── asking ─────────────► held ──────────────────────────► releasing ──┐
-//	│    ▲   │                 │ ▲  ▲                              │       │
-//	│    │   │ refused:        └─┘  └──────────────────────────────┘       │
-//	│    └───┘ in line     unlocked: the        kept: nobody else wants it │
-//	│                      next one has it                                 │
-//	└──────────────────────── the head's turn ◄────────────────────────────┘
+// A resource is this process's side of one mutex. Its goroutines queue here, first come, first served, and to Redis they are one owner at
+// a time: the head of the queue waits with the ticket of the resource, which the next head inherits, with its place in the wait queue of
+// Redis.
 //
 // Redis grants to the resource. It does not matter which waiter asked: the resource serves the head of its queue, and
-// releases the key if there is none any more.
+// releases the key if there is none any more. A release can ask for the key once more, for the next head.
 //
-// This file has the queue, ticket.go the requests to Redis, grant.go the grants, linger.go those that stay with the process for
-// a moment after an unlock, and release.go the releases.
+// This file has the rules of tickets, resourcegrant.go those of grants and releases, linger.go has the grants that stay with the process
+// for a moment after an unlock, and starts.go the turns of Redisson's waiters.
 type resource struct {
-	exclusiveCore[*grant]
-	engine.Line[wish]
+	exclusiveCore
 
 	ticket *ticket // the ticket of the queue; nil while there is a grant, or no need; guarded by mu
 
@@ -32,26 +28,16 @@ type resource struct {
 }
 
 func newResource(c *Client, key string) *resource {
-	return &resource{exclusiveCore: exclusiveCore[*grant]{referenced: referenced{c: c, key: key}}}
+	r := new(resource)
+	r.c, r.key, r.kind = c, key, r
+	return r
 }
+
+func (r *resource) name(*ticket) string { return kindMutex }
+
+func (r *resource) withdrawer() engine.Withdrawer { return withdrawer{r.c, kindMutex, r.key} }
 
 func (r *resource) channel(*waiter) string { return protocol.LockChannel(r.key) }
-
-func (r *resource) queueKey() string { return r.key }
-
-// lockKey returns the key that messages to a ticket are about.
-func (r *resource) lockKey() string { return r.key }
-
-// newTicket returns an empty ticket.
-func (r *resource) newTicket() *ticket {
-	if r.first.Number == 0 {
-		return &r.first
-	}
-	return new(ticket)
-}
-
-// hear ignores the content of a message: any message is a reason to ask.
-func (r *resource) hear(string) {}
 
 // join adds w to the end of the queue, unless it can have the grant at once.
 func (r *resource) join(w *waiter) entry {
@@ -63,63 +49,12 @@ func (r *resource) join(w *waiter) entry {
 	if g := r.grant; g != nil && g.state == engine.GrantLingering {
 		if g.canResume(w.Terms, monotonic.Now()) {
 			g.resume(w.For.lease)
-			r.Queue.Push(w)
-			r.assign(w)
+			r.give(g, w)
 			return toWait // for the event that is there already
 		}
-		r.endLinger() // the queue is empty, and the key is about to be free
+		g.endLinger() // the queue is empty, and the key is about to be free
 	}
 	return r.Join(w, r)
-}
-
-// Excludes reports whether this process has the key: its waiters have it one at a time.
-func (r *resource) Excludes(*waiter) bool { return r.grant != nil }
-
-// Follow has nothing to do: a grant goes to the head when it is unlocked, see [resource.canPass].
-func (r *resource) Follow(*waiter) bool { return false }
-
-// last returns whether this process has the key, and the last answer of Redis.
-func (r *resource) last(w *waiter) (held bool, said engine.AnswerLog) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.Last(w, r)
-}
-
-// remind makes the head of the queue ask.
-func (r *resource) remind(*waiter) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.Prompt(r)
-}
-
-// leave removes w from the queue. If it got the lease after all, leave unlocks it.
-func (r *resource) leave(w *waiter) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.givesBack(w) || !w.Place.Queued() {
-		return
-	}
-	leading := w.Place.Leading()
-	r.Queue.Remove(w)
-	switch {
-	case r.Busy > 0 || r.grant != nil: // the goroutine that ends that continues the queue
-	case r.Queue.Empty():
-		r.abandon()
-	case leading:
-		r.Prompt(r)
-	}
-}
-
-// close ends the leases of this resource because the client is closed. It sends nothing to Redis.
-func (r *resource) close() {
-	r.mu.Lock()
-	r.shut = true
-	g := r.grant
-	r.endLinger()
-	r.mu.Unlock()
-	if g != nil {
-		g.endLeases(ErrClosed)
-	}
 }
 
 // park frees the lease of w, unless the owner of its call has to be known.
@@ -131,14 +66,170 @@ func (r *resource) park(w *waiter) {
 	}
 }
 
-// leaseOf returns the lease for w, which it makes anew if w was parked: then its call has no owner. The caller holds r.mu, so the
-// context of the call, which may be of any type, is not asked for anything.
-func (r *resource) leaseOf(w *waiter) *Lease {
-	if w.For.lease == nil {
-		l := emptyLease(r.c)
-		l.prepare(r.c, kindMutex, r.key, w.Call.Ctx)
-		l.lease, l.name = l, w.Call.Name
-		w.For.lease = l
+// ticketFor returns the ticket of the queue for a waiter with terms t. It makes the ticket if there
+// is none.
+func (r *resource) ticketFor(t engine.Terms) *ticket {
+	if r.ticket == nil {
+		if r.ticket = &r.first; r.first.Number != 0 {
+			r.ticket = new(ticket)
+		}
+		r.ticket.enroll(&r.lineCore, t)
+		r.ticket.inLine = uint8(r.wants(t))
+		if _, known := r.c.starts.Last(r.key); known {
+			r.ticket.java = 1
+		}
 	}
-	return w.For.lease
+	r.ticket.ttl = max(r.ticket.ttl, t.TTL)
+	return r.ticket
+}
+
+func (r *resource) ticketOf(w *waiter) *ticket {
+	if !w.Place.Queued() {
+		return nil
+	}
+	return r.ticketFor(w.Terms)
+}
+
+func (r *resource) ended(tk *ticket) {
+	if r.ticket == tk {
+		r.ticket = nil
+	}
+}
+
+// abandoned gives up the ticket of a queue that is empty. If the resource is busy, the goroutine that ends that does so.
+func (r *resource) abandoned(*waiter) {
+	if r.Queue.Empty() && r.Busy == 0 && r.ticket != nil {
+		r.drop(r.ticket)
+	}
+}
+
+// onWire returns tk in the form of the scripts.
+func (tk *ticket) onWire() protocol.Ticket {
+	return protocol.Ticket{Number: tk.Number, Tokens: int(tk.inLine)}
+}
+
+// acquire chooses the script, and the batcher that sends op.
+func (r *resource) acquire(op *acquireOp) (none protocol.Command) {
+	tk, w := op.ticket, op.w
+	op.line, op.drawn, op.to = protocol.NotQueued, r.wants(w.Terms), r.c.acquires
+	switch {
+	case tk.Standing:
+		op.line = protocol.StillQueued
+	case !w.Once() && (tk.Refusals() > 0 || w.Linger > 0 || r.c.contended.Lately(r.key, tk.Made.Std())) && r.c.attends(r.key) && (w.Attends || !r.c.net.Sharded()):
+		// Where keys linger, one round trip less counts: another process may only have to be asked for the key.
+		// With sharded channels another waiter may stop listening: then a hand-over to this process would go unheard.
+		op.line = protocol.Queued
+		tk.Standing = true
+	}
+	r.c.tracesAsking(trace.Asks, r.key, tk.Number, op.line)
+	switch {
+	case op.plain():
+		op.to = r.c.takes
+	case tk.Rests():
+		op.to = r.c.reviews
+	}
+	return none
+}
+
+// read is not called: batchers send the requests, and read the replies.
+func (*resource) read(*ticket, transport.Reply) (none protocol.Verdict, err error) { return none, nil }
+
+// plain reports whether op asks only for the lock.
+func (op *acquireOp) plain() bool { return op.line == protocol.NotQueued && op.drawn == 0 }
+
+func (op *acquireOp) Key() string { return op.ticket.r.key }
+
+func (op *acquireOp) Append(keys, args []string, again bool) (allKeys, allArgs []string) {
+	r, tk, line := op.ticket.r, op.ticket, op.line
+	if again && line == protocol.Queued {
+		line = protocol.StillQueued // since the request before
+	}
+	if again {
+		r.c.tracesAsking(trace.SentAgain, r.key, tk.Number, line)
+	} else {
+		tk.traces(trace.Sent)
+	}
+	if op.plain() {
+		return r.c.wire.Take(keys, args, r.key, tk.Number, op.terms.TTL)
+	}
+	return r.c.wire.Acquire(keys, args, r.key, tk.onWire(), line, op.drawn, op.terms.TTL)
+}
+
+func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
+	if err == nil && op.w.Follows {
+		op.ticket.r.c.quorums.answered(now().Sub(sent))
+	}
+	op.settle(sent, protocol.ReadAcquire(reply), again, err)
+}
+
+func (r *resource) overtaken(op *acquireOp, reply protocol.Verdict, err error) bool {
+	if op.ticket.State < engine.TicketGranted {
+		return false
+	}
+	r.settled(op.ticket, reply, err)
+	return true
+}
+
+// settled handles the answer for a ticket that was handed over during the request. A release that waits for the answer is sent.
+func (r *resource) settled(tk *ticket, reply protocol.Verdict, err error) {
+	r.c.tracesAnswer(trace.Settled, r.key, tk.Number, err)
+	if release := tk.rare().pending; release != nil {
+		tk.extra.pending = nil
+		tk.traces(trace.Unlocks)
+		r.c.spawn(func() { r.sendRelease(release, false) })
+	}
+	if g := r.grant; g != nil && g.ticket == tk && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.HandedAt() {
+		if time.Duration(reply.At.UnixMicro()-tk.HandedAt())*time.Microsecond <= monotonic.Since(tk.Made) {
+			g.taken()
+		} else { // the server's clock was set meanwhile, so the refusal may be older
+			r.c.spawn(func() { r.c.watchdog.Look(&g.guard) })
+		}
+	}
+	r.Prompt(r)
+}
+
+func (r *resource) refused(op *acquireOp, sent time.Time, reply protocol.Verdict, ev engine.Event) engine.Event {
+	tk := op.ticket
+	tk.Refuse(sent, reply.At)
+	r.refusedByJava(tk, reply.Foreign, sent)
+	r.c.contended.Note(r.key, sent)
+	if tk.UnclaimedGrant || tk.looks {
+		return engine.Event{Kind: engine.Turn}
+	}
+	ev.Foreign, ev.InLine = reply.Foreign, tk.Standing
+	return ev
+}
+
+func (r *resource) told(tk *ticket, m protocol.Message) (tokens int) {
+	tk.OthersWait = tk.OthersWait || m.Others
+	r.c.contended.Note(r.key, now())
+	return int(tk.inLine)
+}
+
+// resume continues with again after the release of the ticket before it.
+func (r *resource) resume(again *ticket, t engine.Terms, done released, err error) {
+	w := r.Queue.First
+	wanted := w != nil && w.Terms == t && r.c.opts.Replicas == 0 && (!t.Fenced || done.Token > 0)
+	judged, _ := again.Judge(answerOf(done.sent, t.TTL, done.Outcome == protocol.Kept, err), wanted, r.c.refusal()) // after an error that release may still take effect
+	if judged == engine.JudgedGranted {
+		again.gets(engine.NewTokens(done.Token, int(again.inLine)))
+		r.promote(trace.Granted, again, w, done.sent, t.TTL).handed = true
+		return
+	}
+	unclear := err != nil || again.UnclaimedGrant || done.Outcome == protocol.NotOurs
+	if unclear {
+		again.traces(trace.Unknown)
+	} else {
+		again.traces(trace.Refused)
+	}
+	switch {
+	case w == nil:
+		r.drop(again)
+	case unclear || again.looks || w.Place.Leading():
+		r.Prompt(r)
+	default:
+		again.Sees(engine.SightingOf(done.sent, done.At))
+		w.Place.State = engine.PlaceLeading
+		w.Notify(engine.Event{Kind: engine.Refused, TTL: handOverLease, InLine: true})
+	}
 }

@@ -2,6 +2,7 @@ package lockrt
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
@@ -14,15 +15,14 @@ import (
 // A call that reads under its own write lock, or under its own read lock that ends before, asks outside of the queue:
 // it waits for no other call.
 type rwResource struct {
-	referenced
 	lineCore
 
 	lock protocol.RW
 
 	// Guarded by mu:
-	write  *rwGrant   // the grant of this process for writing, or nil
-	reads  []*rwGrant // the grants for reading: one for each length of lease
-	probed time.Time  // when Redis was last asked for waiting Java programs
+	write  *grant    // the grant of this process for writing, or nil
+	reads  []*grant  // the grants for reading: one for each length of lease
+	probed time.Time // when Redis was last asked for waiting Java programs
 }
 
 const (
@@ -36,8 +36,8 @@ const (
 )
 
 func newRWResource(c *Client, key string) *rwResource {
-	r := &rwResource{referenced: referenced{c: c, key: key}, lock: c.wire.RW(key)}
-	r.on, r.kind = &r.referenced, r
+	r := &rwResource{lock: c.wire.RW(key)}
+	r.c, r.key, r.kind = c, key, r
 	return r
 }
 
@@ -46,7 +46,7 @@ func (r *rwResource) channel(*waiter) string { return r.lock.Channel() }
 // enter makes l one more lease of this process's grants, if the caller may have it without waiting
 // and without asking. Otherwise it may return the caller's grant under which it may read ahead of
 // all waiters.
-func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (entered bool, under *rwGrant, err error) {
+func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (entered bool, under *grant, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.shut {
@@ -67,7 +67,7 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 	if g == nil {
 		return false, nil, nil
 	}
-	g.attach(g, l)
+	g.attach(l)
 	r.c.counts.waited(0)
 	if now.Sub(r.probed) > probeEvery {
 		r.probe(now)
@@ -77,21 +77,21 @@ func (r *rwResource) enter(ctx context.Context, l *Lease, cfg lockConfig) (enter
 
 // allowed makes l one more lease of the caller's grant, as the holder of an outer lease or as its owner, or returns the
 // grant under which it may read ahead of all waiters. Neither, without an error, means that the caller has no grant.
-func (r *rwResource) allowed(ctx context.Context, l *Lease, t engine.Terms, limit time.Duration) (entered bool, under *rwGrant, err error) {
+func (r *rwResource) allowed(ctx context.Context, l *Lease, t engine.Terms, limit time.Duration) (entered bool, under *grant, err error) {
 	writes, reads := r.of(ctx, l)
 	switch {
 	case l.kind() == kindWrite && writes != nil:
-		writes.attach(writes, l)
+		writes.attach(l)
 		return true, nil, nil
 	case l.kind() == kindWrite && reads != nil:
 		return false, nil, ErrUpgrade
 	case reads != nil && (reads.renewed() || !reads.guard.Renew && !t.Renew):
-		reads.attach(reads, l)
+		reads.attach(l)
 		return true, nil, nil
 	case writes != nil:
 		// A read grant beside a write grant is of the same holder.
 		if g := r.joinable(t, limit, time.Now()); g != nil {
-			g.attach(g, l)
+			g.attach(l)
 			return true, nil, nil
 		}
 		writes.shown = true
@@ -103,12 +103,12 @@ func (r *rwResource) allowed(ctx context.Context, l *Lease, t engine.Terms, limi
 }
 
 // of returns the grants of the caller: by the context of l, or by its owner.
-func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *rwGrant) {
+func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *grant) {
 	consider := func(x *Lease) {
-		g, ok := x.grant.(*rwGrant)
+		g, ok := x.grant.(*grant)
 		switch {
-		case !ok || g.resource != r || g.rare().lost != nil || x.unlocked.Load() || x.ended() != nil:
-		case g.write:
+		case !ok || g.on != &r.lineCore || g.rare().lost != nil || x.unlocked.Load() || x.ended() != nil:
+		case g.writes():
 			writes = g
 		case reads == nil || g.renewed():
 			reads = g
@@ -120,7 +120,7 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *rwGrant) 
 	if l.owner == nil {
 		return writes, reads
 	}
-	for _, g := range r.all() {
+	for _, g := range r.grants() {
 		for x := range g.leases.all {
 			if x.owner == l.owner {
 				consider(x)
@@ -130,16 +130,16 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *rwGrant) 
 	return writes, reads
 }
 
-// all returns all grants of this process.
-func (r *rwResource) all() []*rwGrant {
+// grants returns all grants of this process.
+func (r *rwResource) grants() []*grant {
 	if r.write == nil {
-		return r.reads
+		return slices.Clone(r.reads)
 	}
-	return append([]*rwGrant{r.write}, r.reads...)
+	return append([]*grant{r.write}, r.reads...)
 }
 
 // joinable returns the grant that a reader on these terms may join, or nil.
-func (r *rwResource) joinable(t engine.Terms, limit time.Duration, now time.Time) *rwGrant {
+func (r *rwResource) joinable(t engine.Terms, limit time.Duration, now time.Time) *grant {
 	if !t.Renew || limit > 0 {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (r *rwResource) probe(now time.Time) {
 
 // join adds w to the end of the queue.
 func (r *rwResource) join(w *waiter) entry {
-	if w.For.ticket.apart {
+	if w.For.ticket.use == ticketApart {
 		return toAsk
 	}
 	r.mu.Lock()
@@ -209,25 +209,13 @@ func (r *rwResource) Follow(w *waiter) bool {
 		return false
 	}
 	r.Queue.Remove(w)
-	r.assign(g, w)
+	r.give(g, w)
 	return true
 }
 
-// held returns all grants of this process.
-func (r *rwResource) held() []*grantCore {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := r.all()
-	cores := make([]*grantCore, len(all))
-	for i, g := range all {
-		cores[i] = &g.grantCore
-	}
-	return cores
-}
-
 // heldFor returns the grants of this process for reading, or for writing with its reads under that.
-func (r *rwResource) heldFor(write bool) []*grantCore {
-	if all := r.held(); len(all) > 0 && write == (all[0].guard.Kind() == kindWrite) {
+func (r *rwResource) heldFor(write bool) []*grant {
+	if all := r.held(); len(all) > 0 && write == all[0].writes() {
 		return all
 	}
 	return nil
@@ -245,17 +233,3 @@ func (r *rwResource) entered() (writes, reads int) {
 	}
 	return writes, reads
 }
-
-// close ends the leases of this resource because the client is closed. It sends nothing to Redis.
-func (r *rwResource) close() {
-	r.mu.Lock()
-	r.shut = true
-	r.mu.Unlock()
-	for _, g := range r.held() {
-		g.endLeases(ErrClosed)
-	}
-}
-
-// queueKey returns the key, since waiters get messages in the wait queue, though it does not hand
-// the lock over.
-func (r *rwResource) queueKey() string { return r.key }

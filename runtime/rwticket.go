@@ -11,19 +11,21 @@ import (
 
 // An rwTicket is the ticket of one waiter, for one side of a read-write lock.
 type rwTicket struct {
-	lineTicket
+	ticket
 
+	own   ticketExtra
 	write bool
 
 	// Guarded by mu of the resource:
-	under   *rwGrant      // of the same holder, under which it may read ahead of all waiters; or nil
+	under   *grant        // of the same holder, under which it may read ahead of all waiters; or nil
 	counted *hub.Listener // while it listens to Redisson's channel, so that it does not count as a Java program
 }
 
 // newTicket gives w its ticket, to read or to write, under a grant of the same holder unless that is nil.
-func (r *rwResource) newTicket(w *waiter, write bool, under *rwGrant) {
-	tk := &rwTicket{lineTicket: lineTicket{r: &r.lineCore, w: w}, write: write}
-	tk.of, w.For.ticket = tk, &tk.lineTicket
+func (r *rwResource) newTicket(w *waiter, write bool, under *grant) {
+	tk := &rwTicket{write: write}
+	tk.own.w, tk.own.of = w, tk
+	tk.r, tk.extra, tk.use, w.For.ticket = &r.lineCore, &tk.own, ticketOwn, &tk.ticket
 	if under != nil {
 		tk.readsUnder(under)
 	}
@@ -32,19 +34,21 @@ func (r *rwResource) newTicket(w *waiter, write bool, under *rwGrant) {
 // rwTicketOf returns the ticket of w.
 func rwTicketOf(w *waiter) *rwTicket { return rwTicketFrom(w.For.ticket) }
 
-func rwTicketFrom(tk *lineTicket) *rwTicket {
-	return tk.of.(*rwTicket) //nolint:forcetypeassert // each ticket to a read-write lock is one
+func rwTicketFrom(tk *ticket) *rwTicket {
+	return tk.extra.of.(*rwTicket) //nolint:forcetypeassert // each ticket to a read-write lock is one
 }
 
 // readsUnder has the ticket read under a grant of the same holder, ahead of all waiters.
-func (tk *rwTicket) readsUnder(g *rwGrant) { tk.under, tk.apart = g, true }
+func (tk *rwTicket) readsUnder(g *grant) { tk.under, tk.use = g, ticketApart }
 
-func (r *rwResource) owner(tk *lineTicket) string {
+func (r *rwResource) name(tk *ticket) string { return rwKind(rwTicketFrom(tk).write) }
+
+func (r *rwResource) owner(tk *ticket) string {
 	return r.lock.Field(tk.Number, rwTicketFrom(tk).write)
 }
 
-func (r *rwResource) acquire(of *lineTicket) protocol.Command {
-	tk, w := rwTicketFrom(of), of.w
+func (r *rwResource) acquire(op *acquireOp) protocol.Command {
+	tk, w, owner := rwTicketFrom(op.ticket), op.w, r.owner(op.ticket)
 	var place protocol.Stay
 	if !w.Once() {
 		place = protocol.Stay{For: lineFor, Deaf: w.Terms.Polling || tk.Standing && !r.c.attends(r.key)}
@@ -54,16 +58,16 @@ func (r *rwResource) acquire(of *lineTicket) protocol.Command {
 		if w.Terms.Fenced {
 			tokens = 1
 		}
-		return r.lock.Write(tk.owner, place, tokens, tk.terms.TTL)
+		return r.lock.Write(owner, place, tokens, w.Terms.TTL)
 	}
 	under := ""
 	if tk.under != nil {
-		under = tk.under.ticket.owner
+		under = tk.under.Owner()
 	}
-	return r.lock.Read(tk.owner, under, place, tk.terms.TTL)
+	return r.lock.Read(owner, under, place, w.Terms.TTL)
 }
 
-func (r *rwResource) read(tk *lineTicket, reply transport.Reply) (protocol.Verdict, error) {
+func (r *rwResource) read(tk *ticket, reply transport.Reply) (protocol.Verdict, error) {
 	if rwTicketFrom(tk).write {
 		return readNumbers(reply, protocol.ReadRWWrite)
 	}
@@ -86,8 +90,8 @@ func readNumbers(reply transport.Reply, read func([]int64) (protocol.Verdict, er
 }
 
 // refused has the waiter ask again after half of the time for which Redis keeps the place of the ticket, or sooner.
-func (r *rwResource) refused(of *lineTicket, _ time.Time, _ protocol.Verdict, ev engine.Event) engine.Event {
-	tk, w := rwTicketFrom(of), of.w
+func (r *rwResource) refused(op *acquireOp, _ time.Time, _ protocol.Verdict, ev engine.Event) engine.Event {
+	tk, w := rwTicketFrom(op.ticket), op.ticket.waiter()
 	if w != nil && tk.counted == nil && !w.Once() && !w.Terms.Polling {
 		tk.counted = r.c.net.Listen(r.lock.WaiterChannel(), func(hub.Event) {})
 	}
@@ -98,14 +102,16 @@ func (r *rwResource) refused(of *lineTicket, _ time.Time, _ protocol.Verdict, ev
 }
 
 // ended records that the waiter listens no more.
-func (r *rwResource) ended(tk *lineTicket) {
+func (r *rwResource) ended(tk *ticket) {
 	if counted := rwTicketFrom(tk).counted; counted != nil {
 		counted.Close()
 	}
 }
 
-func (r *rwResource) release(tk *lineTicket) (protocol.Outcome, error) {
-	return r.c.runRelease(r.lock.Release(tk.owner), tk.OutcomeUnknown)
+func (r *rwResource) sendRelease(op *releaseOp, _ bool) {
+	op.run(func() (protocol.Outcome, error) {
+		return r.c.runRelease(r.lock.Release(r.owner(op.ticket)), op.ticket.OutcomeUnknown)
+	})
 }
 
 func (r *rwResource) withdrawer() engine.Withdrawer { return withdrawer{r.c, kindWrite, r.key} }

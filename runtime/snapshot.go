@@ -23,37 +23,22 @@ func (v view) Leases(key string) (all []*watchdog.Lease) {
 	return all
 }
 
-// Show shows the leases of the grant.
-func (g *grantCore) Show() (s fleet.Shown) {
-	of := g.guard.Holding.(interface{ queued() int }) //nolint:forcetypeassert // a grant guards itself
+// Show shows the leases of the grant, or that it lingers.
+func (g *grant) Show() (s fleet.Shown) {
 	g.on.mu.Lock()
 	defer g.on.mu.Unlock()
+	if g.state == engine.GrantLingering {
+		return fleet.Shown{Since: g.linger().over.Add(-g.linger().d), Lingers: true}
+	}
 	for l := range g.leases.all {
 		if s.Holds == 0 {
 			s = fleet.Shown{Name: l.name, Since: l.began, Token: l.token, Ctx: l.parent}
 		}
 		s.Holds, s.Since = s.Holds+1, min(s.Since, l.began)
 	}
-	s.Queued = of.queued()
+	s.Queued = g.on.kind.queued()
 	return s
 }
-
-// Show also shows a grant that lingers.
-func (g *grant) Show() fleet.Shown {
-	s := g.grantCore.Show()
-	g.resource.mu.Lock()
-	defer g.resource.mu.Unlock()
-	if s.Holds == 0 && g.state == engine.GrantLingering {
-		return fleet.Shown{Since: g.linger().over.Add(-g.linger().d), Lingers: true}
-	}
-	return s
-}
-
-func (g *grant) queued() int { return g.resource.Queue.Length() }
-
-func (g *lineGrant) queued() int { return g.ticket.r.Queue.Length() }
-
-func (g *fairGrant) queued() int { return len(g.resource.tickets) }
 
 func (p permitHolding) Show() (s fleet.Shown) {
 	ct, known := p.of.client.permits.known(p.Key())
@@ -102,7 +87,7 @@ func (v view) EachWaiting(key string, f func(call fleet.Call)) {
 	for _, r := range c.fairs.some(key) {
 		r.mu.Lock()
 		for _, tk := range r.tickets {
-			add(tk.w, kindFair, r.key)
+			add(tk.extra.w, kindFair, r.key)
 		}
 		r.mu.Unlock()
 	}

@@ -43,8 +43,7 @@ func (t *stateTest) mutex(name string) (r *resource, w *waiter, tk *ticket, op f
 	w = newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), cfg)
 	require.Equal(t, toAsk, r.join(w))
 	return r, w, r.ticketFor(w.Terms), func() *acquireOp {
-		op, _ := r.prepare(w)
-		return op
+		return r.prepare(w)
 	}
 }
 
@@ -56,9 +55,9 @@ func (r *resource) gone(w *waiter) {
 }
 
 // state returns the state of a ticket.
-func (r *resource) state(tk *ticket) engine.TicketState {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func stateOf(tk *ticket) engine.TicketState {
+	tk.r.mu.Lock()
+	defer tk.r.mu.Unlock()
 	return tk.State
 }
 
@@ -101,10 +100,10 @@ func (t *stateTest) takes() {
 	} {
 		r, w, tk, op := t.mutex(name)
 		request := op()
-		require.Equal(t, engine.TicketAsking, r.state(tk))
+		require.Equal(t, engine.TicketAsking, stateOf(tk))
 		r.gone(w)
 		r.settle(request, time.Now(), answer.reply, false, answer.err)
-		require.Eventually(t, func() bool { return r.state(tk) == answer.want }, 20*time.Second, time.Millisecond, name)
+		require.Eventually(t, func() bool { return stateOf(tk) == answer.want }, 20*time.Second, time.Millisecond, name)
 		r.quit() // as the request does when it is answered
 	}
 }
@@ -126,7 +125,7 @@ func (t *stateTest) gives() {
 		l, err := t.c.Mutex(redistest.Key(t, name)).Lock(t.Context())
 		require.NoError(t, err)
 		g := l.grant.(*grant) //nolint:forcetypeassert // of a mutex
-		r := g.resource
+		r, _ := g.on.kind.(*resource)
 		r.stay()
 		r.mu.Lock()
 		require.Equal(t, engine.GrantHeld, g.state)
@@ -144,7 +143,7 @@ func (t *stateTest) gives() {
 			require.NoError(t, l.Unlock(t.Context()))
 			require.Equal(t, engine.GrantReleasing, g.state)
 		}
-		require.Equal(t, test.after, r.state(g.ticket), name)
+		require.Equal(t, test.after, stateOf(g.ticket), name)
 		r.quit()
 	}
 }
@@ -152,23 +151,23 @@ func (t *stateTest) gives() {
 // queues has tickets wait in the queue.
 func (t *stateTest) queues() {
 	_, w, tk, op := t.mutex("in line")
-	r := op().r
+	r, _ := op().ticket.r.kind.(*resource)
 	settle := func(reply protocol.Verdict) {
 		r.mu.Lock()
-		request := &acquireOp{r: r, w: w, ticket: tk, terms: w.Terms}
+		request := &acquireOp{w: w, ticket: tk, terms: w.Terms}
 		r.mu.Unlock()
 		r.settle(request, time.Now(), reply, false, nil)
 		r.quit()
 	}
 	tk.Standing = true // as a request has asked for
 	settle(protocol.Verdict{Wait: 1000, At: time.Now().Add(-time.Hour)})
-	require.Equal(t, engine.TicketQueued, r.state(tk))
+	require.Equal(t, engine.TicketQueued, stateOf(tk))
 	op()
-	require.Equal(t, engine.TicketAsking, r.state(tk))
+	require.Equal(t, engine.TicketAsking, stateOf(tk))
 	settle(protocol.Verdict{Wait: 1000, At: time.Now().Add(-time.Hour)})
 	redistest.Shared(t).Do("HSET", r.key, t.c.wire.Owner(tk.Number), "1")
-	r.handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
-	require.Equal(t, engine.TicketGranted, r.state(tk))
+	tk.handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
+	require.Equal(t, engine.TicketGranted, stateOf(tk))
 
 	require.Eventually(t, t.c.heard, 20*time.Second, time.Millisecond)
 	next := newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), lockConfig{wait: UntilDone, Terms: w.Terms})
@@ -186,21 +185,17 @@ func (t *stateTest) queues() {
 	require.NoError(t, next.For.lease.grant.unlock(next.For.lease))
 
 	_, w, tk, op = t.mutex("gives up")
-	r = op().r
+	r, _ = op().ticket.r.kind.(*resource)
 	tk.Standing = true
 	settle(protocol.Verdict{Wait: 1000, At: time.Now()})
 	r.leave(w)
-	require.Eventually(t, func() bool { return r.state(tk) == engine.TicketDone }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return stateOf(tk) == engine.TicketDone }, 20*time.Second, time.Millisecond)
 }
 
 // fair has tickets to a fair mutex go where no others go.
 func (t *stateTest) fair() {
 	r := testedFairResource(t.T)
-	state := func(tk *fairTicket) engine.TicketState {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return tk.State
-	}
+	state := func(tk *fairTicket) engine.TicketState { return stateOf(&tk.ticket) }
 	asks := func(tk *fairTicket) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -210,18 +205,18 @@ func (t *stateTest) fair() {
 
 	// One gives up that does not wait, before its request is answered.
 	tk := r.enters(t.T)
-	tk.w.Call.Wait = 0
+	tk.own.w.Call.Wait = 0
 	asks(tk)
-	r.leave(tk.w)
+	r.leave(tk.own.w)
 	require.Equal(t, engine.TicketWithdrawing, state(tk))
 
 	// Another one when it was refused.
 	tk = r.enters(t.T)
 	asks(tk)
-	r.settle(&tk.lineTicket, time.Now(), refusal(), false, nil)
+	r.settle(tk.request(), time.Now(), refusal(), false, nil)
 	require.Equal(t, engine.TicketQueued, state(tk))
-	tk.w.Call.Wait = 0
-	r.leave(tk.w)
+	tk.own.w.Call.Wait = 0
+	r.leave(tk.own.w)
 	require.Equal(t, engine.TicketWithdrawing, state(tk))
 
 	// A follower's grant is released while it asks, and Redis refuses that request.
@@ -233,14 +228,14 @@ func (t *stateTest) fair() {
 	first.OutcomeUnknown = true
 	r.mu.Unlock()
 	redistest.Shared(t).Do("SET", r.key, "of another type")
-	require.Error(t, g.unlock(after.w.For.lease))
+	require.Error(t, g.unlock(after.own.w.For.lease))
 	require.Equal(t, engine.TicketWithdrawing, state(after))
 	require.Equal(t, engine.TicketWithdrawing, state(first), "it was done when the release was over")
 	redistest.Shared(t).Do("DEL", r.key)
 }
 
 // handOn has the one behind the first have g.
-func (r *fairResource) handOn(g *fairGrant) error { return g.unlock(g.leases.first) }
+func (r *fairResource) handOn(g *grant) error { return g.unlock(g.leases.first) }
 
 // lingers has a grant stay with the process, and leave in each way.
 func (t *stateTest) lingers() {
@@ -251,8 +246,8 @@ func (t *stateTest) lingers() {
 	c.hear()
 	require.Eventually(t, c.heard, 20*time.Second, time.Millisecond)
 	state := func(g *grant) engine.GrantState {
-		g.resource.mu.Lock()
-		defer g.resource.mu.Unlock()
+		g.on.mu.Lock()
+		defer g.on.mu.Unlock()
 		return g.state
 	}
 	gone := func(key string) {
@@ -268,20 +263,20 @@ func (t *stateTest) lingers() {
 	}
 	for name, end := range map[string]func(g *grant) engine.GrantState{
 		"wanted": func(g *grant) engine.GrantState {
-			g.resource.wanted(g.ticket.Number)
+			g.ticket.wanted(g.ticket.Number)
 			return engine.GrantReleasing
 		},
 		"over": func(g *grant) engine.GrantState {
-			g.resource.mu.Lock()
+			g.on.mu.Lock()
 			g.linger().over = monotonic.Now()
-			g.resource.mu.Unlock()
+			g.on.mu.Unlock()
 			g.wake()
 			return engine.GrantReleasing
 		},
 		"a late call": func(g *grant) engine.GrantState {
-			g.resource.mu.Lock()
+			g.on.mu.Lock()
 			g.linger().over = monotonic.Now()
-			g.resource.mu.Unlock()
+			g.on.mu.Unlock()
 			l, other := locks(c.Mutex(g.Key(), WithLinger(0)))
 			require.NotSame(t, g, other)
 			require.NoError(t, l.Unlock(t.Context()))
@@ -289,7 +284,7 @@ func (t *stateTest) lingers() {
 		},
 		"trust is over": func(g *grant) engine.GrantState { // the next one could not have it for long, and Redis may have it still
 			c.watchdog.Lose(&g.guard, watchdog.ErrElapsed)
-			require.Equal(t, engine.TicketWithdrawing, g.resource.state(g.ticket))
+			require.Equal(t, engine.TicketWithdrawing, stateOf(g.ticket))
 			return engine.GrantNotified
 		},
 		"taken": func(g *grant) engine.GrantState {
@@ -300,12 +295,12 @@ func (t *stateTest) lingers() {
 	} {
 		m := c.Mutex(redistest.Key(t, name))
 		l, g := locks(m)
-		g.resource.stay()
+		g.on.stay()
 		require.NoError(t, l.Unlock(t.Context()))
 		require.Equal(t, engine.GrantLingering, state(g), name)
 		require.Equal(t, end(g), state(g), name)
 		gone(m.key)
-		g.resource.quit()
+		g.on.quit()
 	}
 
 	// A key that Redis granted some time ago goes back after a call that had it without asking.
@@ -313,9 +308,9 @@ func (t *stateTest) lingers() {
 	for range 2 {
 		l, g := locks(m)
 		require.Equal(t, engine.GrantHeld, state(g))
-		g.resource.mu.Lock()
+		g.on.mu.Lock()
 		g.since = monotonic.Now().Add(-time.Hour)
-		g.resource.mu.Unlock()
+		g.on.mu.Unlock()
 		require.NoError(t, l.Unlock(t.Context()))
 		want := engine.GrantLingering
 		if g.passed > 0 {
@@ -331,9 +326,9 @@ func (t *stateTest) lingers() {
 		"kept":        func(g *grant) { g.idle = true; c.held(-1) },
 	} {
 		l, g := locks(c.Mutex(redistest.Key(t, name)))
-		g.resource.mu.Lock()
+		g.on.mu.Lock()
 		before(g)
-		g.resource.mu.Unlock()
+		g.on.mu.Unlock()
 		require.NoError(t, l.Unlock(t.Context()))
 		require.Equal(t, engine.GrantReleasing, state(g), name)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
@@ -37,18 +38,19 @@ func TestTicket_HearsOfAStart(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	r := newResource(c, redistest.Key(t, "k"))
-	r.ticket = new(ticket)
+	r.ticket = &ticket{r: &r.lineCore}
 	r.ticket.Number = 7
 	t.Cleanup(func() { r.ticket.extra.recheck.Stop() })
 	for _, pause := range []time.Duration{20 * time.Millisecond, handOverLease} {
-		r.soon(7, pause)
+		r.ticket.soon(7, pause)
 		r.mu.Lock()
 		start := r.ticket.extra.start
 		r.mu.Unlock()
 		require.Equal(t, 20*time.Millisecond, start)
 	}
-	r.soon(8, 5*time.Millisecond)
-	require.Equal(t, 20*time.Millisecond, r.ticket.extra.start, "of another ticket")
+	r.ticket.State = engine.TicketGranted
+	r.ticket.soon(7, 5*time.Millisecond)
+	require.Equal(t, 20*time.Millisecond, r.ticket.extra.start, "of a ticket that was granted meanwhile")
 }
 
 // A process believes that Redisson's waiters want a lock for some tickets after a refusal by one of them.

@@ -31,10 +31,10 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			sent := now()
 			tk.HandedOver(time.Now(), time.Now()) // as handed does for a waiter that has to ask
 			answer := func(sent time.Time) engine.EventKind {
-				r.Busy = 1
+				r.Busy, tk.asking = 1, 1
 				tk.To(engine.TicketAsking)
 				w.Asks.Add(1)
-				r.settle(&acquireOp{r: r, w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, false, nil)
+				r.settle(&acquireOp{w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, false, nil)
 				ev, ok := w.NextEvent()
 				require.True(t, ok)
 				return ev.Kind
@@ -64,7 +64,7 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 			done := released{protocol.Released{Outcome: protocol.PassedOn, At: time.Now()}, now()}
 			want := engine.Refused
 			if forced {
-				r.taken(again.Number)
+				again.taken(again.Number)
 				done.Outcome, want = protocol.Kept, engine.Turn
 			}
 			r.mu.Lock()
@@ -95,8 +95,8 @@ func TestResource_ReviewsAfterALongTime(t *testing.T) {
 		{false, c.takes, time.Hour}, {false, c.takes, time.Hour}, {true, c.reviews, 0}, {true, c.acquires, time.Hour}, {true, c.reviews, 0},
 	} {
 		tk.Standing = step.standing
-		op, to := r.prepare(w)
-		require.Same(t, step.to, to)
+		op := r.prepare(w)
+		require.Same(t, step.to, op.to)
 		at := time.Now().Add(-step.ago)
 		r.settle(op, at, protocol.Verdict{Wait: 1000, At: at}, false, nil)
 		r.quit()

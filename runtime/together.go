@@ -124,9 +124,9 @@ func ask(c *Client, trials []trial, inline bool) {
 		if t.resource == nil || t.entry != toAsk {
 			continue
 		}
-		switch op, to := t.resource.prepare(t.w); {
+		switch op := t.resource.prepare(t.w); {
 		case op == nil: // it was handed over a moment ago
-		case to == c.takes:
+		case op.to == c.takes:
 			takes = append(takes, op)
 		default:
 			acquires = append(acquires, op)
@@ -182,9 +182,9 @@ func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 	start := now()
 	var groups [][]*Lease
 	for _, part := range slices.Backward(parts) {
-		_, mutex := part.grant.(*grant)
+		_, _, mutex := mutexGrant(part.grant)
 		i := slices.IndexFunc(groups, func(group []*Lease) bool {
-			_, mutexes := group[0].grant.(*grant)
+			_, _, mutexes := mutexGrant(group[0].grant)
 			return mutex && mutexes && group[0].client == part.client
 		})
 		if i < 0 {
@@ -248,10 +248,10 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 		switch {
 		case op == nil:
 			tell(l, err)
-		case op.simple():
+		case op.plain:
 			frees = append(frees, op)
 		default:
-			g.resource.free(op)
+			g.on.kind.sendRelease(op, true)
 		}
 		ops[i] = op
 	}
@@ -282,7 +282,7 @@ func undo(ctx context.Context, parts []*Lease) {
 		return
 	}
 	for _, l := range parts {
-		if g, ok := l.grant.(*grant); ok {
+		if g, _, ok := mutexGrant(l.grant); ok {
 			g.lingersNot(l) // others want them, and may not ask for it
 		}
 	}

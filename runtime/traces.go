@@ -20,6 +20,16 @@ func (c *Client) traces(a trace.Action, key string, n uint64) {
 	}
 }
 
+// traces says what becomes of a ticket to a mutex, if a test wants to know.
+func (tk *ticket) traces(a trace.Action) {
+	if tk.r.c.traced == nil {
+		return
+	}
+	if _, mutex := tk.r.kind.(*resource); mutex {
+		tk.r.c.traces(a, tk.r.key, tk.Number)
+	}
+}
+
 // tracesAsking says a of n, which asks.
 func (c *Client) tracesAsking(a trace.Action, key string, n uint64, line protocol.Queueing) {
 	if c.traced != nil {
@@ -27,17 +37,21 @@ func (c *Client) tracesAsking(a trace.Action, key string, n uint64, line protoco
 	}
 }
 
-// tracesGrant says that the key is granted to n, no earlier than at from, for ttl, with a fencing token or 0.
-func (c *Client) tracesGrant(a trace.Action, key string, n uint64, from time.Time, ttl time.Duration, token int64) {
-	if c.traced != nil {
+// tracesGrant says that the key is granted to a ticket to a mutex, no earlier than at from, for ttl, perhaps with a fencing token.
+func (tk *ticket) tracesGrant(a trace.Action, from time.Time, ttl time.Duration) {
+	c := tk.r.c
+	if c.traced == nil {
+		return
+	}
+	if r, mutex := tk.r.kind.(*resource); mutex {
 		at := time.Now()
-		c.traced(trace.Step{Action: a, Key: key, Owner: c.wire.Owner(n), Trust: from.Add(ttl).Sub(at), Token: token, At: at})
+		c.traced(trace.Step{Action: a, Key: r.key, Owner: r.owner(tk), Trust: from.Add(ttl).Sub(at), Token: tk.rare().tokens.Next, At: at})
 	}
 }
 
 // tracesRenewal says of a lease what its watchdog does. Its key may end at ends.
 func (c *Client) tracesRenewal(a trace.Action, l *watchdog.Lease, ends monotonic.Time) {
-	if _, mutex := l.Holding.(*grant); mutex {
+	if _, _, mutex := mutexGrant(l.Holding); mutex {
 		at := time.Now()
 		c.traced(trace.Step{Action: a, Key: l.Key(), Owner: l.Owner(), Trust: ends.Std().Sub(at), At: at})
 	}

@@ -43,7 +43,7 @@ type queueing interface{ queueKey() (key string) }
 type wish struct {
 	lease  *Lease           // the lease for it
 	demand *counting.Demand // its demand at a counter, else nil
-	ticket *lineTicket      // its ticket, where each waiter has one
+	ticket *ticket          // its ticket, where each waiter has one
 }
 
 // Demand returns the demand of a waiter at a counter.

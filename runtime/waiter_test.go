@@ -25,7 +25,7 @@ func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	r.Busy = 1
 	w.Asks.Add(1)
 	release := w.Events.Hold()
-	go r.settle(&acquireOp{r: r, w: w, ticket: &ticket{}}, time.Now(), protocol.Verdict{}, false, errors.New("no"))
+	go r.settle(&acquireOp{w: w, ticket: &ticket{r: &r.lineCore, asking: 1, asked: true}}, time.Now(), protocol.Verdict{}, false, errors.New("no"))
 	for r.mu.TryLock() { // until it settles
 		r.mu.Unlock()
 		goruntime.Gosched()
@@ -69,16 +69,16 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			w := newWaiter(context.Background(), lease, cfg)
 			require.Equal(t, toAsk, r.join(w))
 			tk := r.ticketFor(w.Terms)
-			op := &acquireOp{r: r, w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}
+			op := &acquireOp{w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}
 			tk.To(engine.TicketAsking)
-			tk.Standing = true
+			tk.Standing, tk.asking = true, 1
 			r.Busy++
 			w.Asks.Add(1)
 
 			refused := time.Now() // by the server's clock, which says so before it is set back
 			granted := refused.Add(-test.back)
 			redistest.Shared(t).Do("HSET", r.key, c.wire.Owner(tk.Number), "1")
-			r.handed(protocol.Message{Number: tk.Number, Granted: granted})
+			tk.handed(protocol.Message{Number: tk.Number, Granted: granted})
 			ev, ok := w.NextEvent()
 			require.True(t, ok)
 			require.Equal(t, engine.Given, ev.Kind)

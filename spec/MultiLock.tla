@@ -102,7 +102,7 @@ Stand(p) == /\ proc[p].st = "waits"
                          /\ UNCHANGED <<part, proc>>
             /\ UNCHANGED losses
 
-(* Another process handed the member over. Code: resource.handed.          *)
+(* Another process handed the member over. Code: ticket.handed.            *)
 Handed(p) == /\ proc[p].st = "waits" /\ srv[proc[p].for].owner = p
              /\ part[p][proc[p].for].st = "none"
              /\ part' = [part EXCEPT ![p][proc[p].for] = [st |-> "has", trust |-> srv[proc[p].for].left]]

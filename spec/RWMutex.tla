@@ -108,7 +108,7 @@ Ask(p) ==
           IN IF chosen.mine THEN Has(p, chosen.q, chosen.t) ELSE Waits(p, chosen.q, chosen.t)
 
 (* FREED. A holder unlocks, and the last one chooses whose turn is next.   *)
-(* Code: grantCore.unlock, rw_read_release.lua, rw_write_release.lua,      *)
+(* Code: grant.unlock, rw_read_release.lua, rw_write_release.lua,          *)
 (* rw.lua/freed.                                                           *)
 Unlock(p) ==
   /\ proc[p].st = "has"

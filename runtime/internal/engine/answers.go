@@ -14,16 +14,24 @@ type AnswerLog struct {
 
 // Answers are what Redis has answered about a key, and what it is still to answer. The lock of the contest guards them.
 type Answers struct {
-	Busy    int32          // requests of the queue under way, or the report of a loss
-	asking  int32          // requests to lock under way
-	refused monotonic.Time // when Redis last replied that another owner has the key
-	unusual *unusual       // nil most of the time
+	Busy    int32    // requests of the queue under way, or the report of a loss
+	asking  int32    // requests to lock under way
+	unusual *unusual // nil for most keys
 }
 
-// An unusual state of answers has an error, or a waiter for the next answer.
+// An unusual state of answers is that of a key that Redis has refused, or failed to answer for, or for which a waiter waits for an answer.
 type unusual struct {
-	err      error         // since the last refusal, or nil
-	answered chan struct{} // closed at the next answer or change; made when a waiter waits for that
+	refused  monotonic.Time // when Redis last replied that another owner has the key
+	err      error          // since then, or nil
+	answered chan struct{}  // closed at the next answer or change; made when a waiter waits for that
+}
+
+// more returns the unusual state, to change it.
+func (x *Answers) more() *unusual {
+	if x.unusual == nil {
+		x.unusual = new(unusual)
+	}
+	return x.unusual
 }
 
 // Asks records that a request is sent.
@@ -33,9 +41,9 @@ func (x *Answers) Asks() { x.asking++ }
 func (x *Answers) Says(refused bool, err error) {
 	x.asking = max(0, x.asking-1)
 	if refused {
-		x.refused = monotonic.Now()
-	} else if err == nil {
-		x.refused = 0
+		x.more().refused = monotonic.Now()
+	} else if err == nil && x.unusual != nil {
+		x.unusual.refused = 0
 	}
 	x.Fails(err)
 }
@@ -52,8 +60,10 @@ func (x *Answers) Withdraws() {
 // Fails records an error of Redis for any request, or a success if err is nil.
 func (x *Answers) Fails(err error) {
 	x.Changes()
-	if x.unusual = nil; err != nil {
-		x.unusual = &unusual{err: err}
+	if err != nil {
+		x.more().err = err
+	} else if x.unusual != nil {
+		x.unusual.err = nil
 	}
 }
 
@@ -70,11 +80,9 @@ func (x *Answers) Awaited() bool { return x.unusual != nil && x.unusual.answered
 
 // Look returns the last answer, and a channel that is closed at the next one.
 func (x *Answers) Look() AnswerLog {
-	if x.unusual == nil {
-		x.unusual = &unusual{}
+	last := x.more()
+	if last.answered == nil {
+		last.answered = make(chan struct{})
 	}
-	if x.unusual.answered == nil {
-		x.unusual.answered = make(chan struct{})
-	}
-	return AnswerLog{Asking: int(x.asking), Refused: x.refused, Err: x.unusual.err, Answered: x.unusual.answered}
+	return AnswerLog{Asking: int(x.asking), Refused: last.refused, Err: last.err, Answered: last.answered}
 }

@@ -4,11 +4,11 @@ package sim
 var allMutants = []mutant{
 	{
 		name: "trust counted from the answer", kind: "mutex",
-		old: "		r.promote(trace.Granted, tk, t, sent, t.TTL)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.TTL+t.TTL/10)\n",
+		old: "		r.promote(trace.Granted, tk, w, sent, op.terms.TTL)\n", new: "		r.promote(trace.Granted, tk, w, now(), op.terms.TTL+op.terms.TTL/10)\n",
 	},
 	{
 		name: "a hand-over is trusted for a whole lease", kind: "mutex",
-		old: "r.promote(trace.Handed, tk, w.Terms, from, first)", new: "r.promote(trace.Handed, tk, w.Terms, from, w.Terms.TTL)",
+		old: "r.promote(trace.Handed, tk, w, from, first)", new: "r.promote(trace.Handed, tk, w, from, w.Terms.TTL)",
 	},
 	{
 		name: "trust of a renewal counted from its answer", kind: "mutex",
@@ -20,7 +20,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "an owner is used again", kind: "mutex",
-		old: "		n := r.c.ticketNumbers.Add(1)\n", new: "		n := max(1, r.c.ticketNumbers.Load())\n		r.c.ticketNumbers.Store(n)\n",
+		old: "	n := r.c.ticketNumbers.Add(1)\n", new: "	n := max(1, r.c.ticketNumbers.Load())\n	r.c.ticketNumbers.Store(n)\n",
 	},
 	{
 		name: "renewal unchecked", kind: "mutex", script: "renew.lua",
@@ -56,15 +56,15 @@ var allMutants = []mutant{
 	},
 	{
 		name: "hand-over not told", kind: "mutex",
-		old: "			s.handed(m)\n", new: "			_ = s\n",
+		old: "			p.handed(m)\n", new: "			_ = p\n",
 	},
 	{
 		name: "no turn after a loss", kind: "mutex",
-		old: "g.resource.Continue(g.resource)", new: "g.resource.Busy--",
+		old: "		r.Continue(r.kind)\n	}\n	r.mu.Unlock()\n", new: "		r.Busy--\n	}\n	r.mu.Unlock()\n",
 	},
 	{
 		name: "no turn for the next when one leaves", kind: "mutex",
-		old: "	case leading:\n		r.Prompt(r)\n", new: "	case leading:\n",
+		old: "	if first {\n		r.Prompt(r.kind)\n	}\n", new: "	_ = first\n",
 	},
 	{
 		name: "a late grant is not given back", kind: "mutex",

@@ -5,7 +5,7 @@ package sim
 var strayMutants = []mutant{
 	{
 		strays: true, name: "trust counted from the answer, within the margin", kind: "mutex",
-		old: "		r.promote(trace.Granted, tk, t, sent, t.TTL)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.TTL)\n",
+		old: "		r.promote(trace.Granted, tk, w, sent, op.terms.TTL)\n", new: "		r.promote(trace.Granted, tk, w, now(), op.terms.TTL)\n",
 	},
 	{
 		strays: true, name: "trust of a renewal counted from its answer, within the margin", kind: "mutex",
@@ -49,7 +49,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "renewed after Unlock", kind: "mutex",
-		old: "	r.c.watchdog.Stop(&g.guard)\n	if g.ticket.rare().settled", new: "	if g.ticket.rare().settled",
+		old: "	r.c.watchdog.Stop(&g.guard)\n	return r.releaseOf", new: "	return r.releaseOf",
 	},
 	{
 		strays: true, name: "asks while it asks", kind: "mutex",
@@ -57,11 +57,11 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a token that the server has not drawn", kind: "mutex",
-		old: "engine.NewTokens(reply.Token, op.drawn)", new: "engine.NewTokens(reply.Token+1, op.drawn)",
+		old: "engine.NewTokens(reply.Token, max(op.drawn, 1))", new: "engine.NewTokens(reply.Token+1, max(op.drawn, 1))",
 	},
 	{
 		strays: true, name: "a token of a hand-over that the server has not drawn", kind: "mutex",
-		old: "engine.NewTokens(m.Token, int(tk.inLine))", new: "engine.NewTokens(m.Token+1, int(tk.inLine))",
+		old: "engine.NewTokens(m.Token, tokens)", new: "engine.NewTokens(m.Token+1, tokens)",
 	},
 	{
 		strays: true, name: "readers pass writers in line", kind: "rw", script: "rw.lua",
@@ -190,7 +190,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a part is trusted from its answer, within the margin", kind: "red",
-		old: "		r.promote(trace.Granted, tk, t, sent, t.TTL)\n", new: "		r.promote(trace.Granted, tk, t, now(), t.TTL)\n",
+		old: "		r.promote(trace.Granted, tk, w, sent, op.terms.TTL)\n", new: "		r.promote(trace.Granted, tk, w, now(), op.terms.TTL)\n",
 	},
 	{
 		strays: true, name: "the renewal of a part is for twice as long", kind: "red", script: "renew.lua",
