@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// RedRound is the action of the module with which a round begins.
+const RedRound = "Ballot"
+
 // A RedTold is an event of a trace of a RedLock in real time. The actions about an owner at a server are those of a mutex in a [Said], as the
 // runtime and the server report them; Granted is whether the server has the owner after Run. The others are about a round, whose lease keeps
 // the number of the round for as long as the lease passes from one call of the process to the next:
@@ -246,7 +249,7 @@ func (c *RedTrace) begin(id uint64) {
 	c.s.Proc[p] = RedProc{St: "idle"}
 	c.s.Slot[p], c.parts[p] = slices.Repeat([]RedSlot{noSlot}, c.b.Servers), make([]redPart, c.b.Servers)
 	c.rounds[id] = &redRound{p: p, id: id, began: c.at, asked: make([]bool, c.b.Servers), passed: -1, done: -1}
-	c.do("Ballot", p, -1, 0)
+	c.do(RedRound, p, -1, 0)
 }
 
 // step returns what is wrong with the next event.
@@ -258,7 +261,7 @@ func (c *RedTrace) step(e RedTold) string {
 	case "Fault":
 		c.faulty = true
 		return ""
-	case "Ballot":
+	case RedRound:
 		if c.rounds[e.Round] != nil {
 			return "the round has begun before"
 		}

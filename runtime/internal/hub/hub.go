@@ -100,7 +100,7 @@ const (
 	off     int32 = iota // it is not subscribed
 	asked                // the server is asked to subscribe it; messages wait
 	ended                // likewise, and the server has ended it already; messages wait
-	telling              // it is subscribed, and the listeners are being told; messages wait
+	telling              // it is subscribed, and the hub notifies the listeners; messages wait
 	live                 // it is subscribed
 )
 

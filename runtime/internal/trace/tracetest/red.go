@@ -131,23 +131,23 @@ func (x *redReplay) process(p int, e Event) error {
 			x.tell(s.Key, e.At, spec.RedTold{Action: string(s.Action), Server: e.Server, Owner: s.Owner, Trust: s.Trust, Token: s.Token}))
 	}
 	w := e.Whole
-	told := spec.RedTold{Action: string(w.Action), Server: w.Member, Owner: w.Owner, Lease: leaseOf(p, w), Granted: w.Freed, Token: w.Token}
+	step := spec.RedTold{Action: string(w.Action), Server: w.Member, Owner: w.Owner, Lease: leaseOf(p, w), Granted: w.Freed, Token: w.Token}
 	switch w.Action {
 	case trace.Over: // of any key
 		for key := range x.rounds {
-			if err := x.tell(key, e.At, told); err != nil {
+			if err := x.tell(key, e.At, step); err != nil {
 				return err
 			}
 		}
 		return nil
 	case trace.Begins:
-		told.Action = "Ballot"
+		step.Action = spec.RedRound
 	}
-	told.Round = callOf(p, w)
+	step.Round = callOf(p, w)
 	if w.Action == trace.Begins {
-		x.keys[told.Round] = w.Members[0]
+		x.keys[step.Round] = w.Members[0]
 	}
-	return x.tell(x.keys[told.Round], e.At, told)
+	return x.tell(x.keys[step.Round], e.At, step)
 }
 
 // server replays a script that a server ran, and which tokens the server knows then.
