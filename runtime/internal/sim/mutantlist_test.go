@@ -68,7 +68,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "a late grant is not given back", kind: "mutex",
-		old: "	case tk.UnclaimedGrant || tk.Standing:\n", new: "	case tk.Standing && !tk.UnclaimedGrant:\n",
+		old: "	case tk.UnclaimedGrant || tk.Standing && tk.use == ticketOfHead:\n", new: "	case tk.Standing && tk.use == ticketOfHead && !tk.UnclaimedGrant:\n",
 	},
 	{
 		name: "lock without a time to live", kind: "mutex", script: "acquire.lua",
