@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // A scripted contest answers each request as the test says, at once.
@@ -199,7 +200,8 @@ func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
 				start := time.Now()
 				opts, err := Options{DeadlockAfter: test.after, Logger: slog.New(logged(func() { notified = append(notified, time.Since(start)) }))}.withDefaults()
 				require.NoError(t, err)
-				c := &Client{opts: opts, closing: make(chan struct{})}
+				c := &Client{opts: opts, closing: make(chan struct{}), watchdog: watchdog.New(nil, func() int { return 1 }, nil)}
+				c.fleet = newMember(c)
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Hour, cancel)
 				if test.deadline > 0 {

@@ -123,13 +123,13 @@ func (r *fairResource) refused(op *acquireOp, sent time.Time, reply protocol.Ver
 	return ev
 }
 
-// told records who follows.
-func (r *fairResource) told(tk *ticket, m protocol.Message) (tokens int) {
+// learns records which tickets follow.
+func (r *fairResource) learns(tk *ticket, m protocol.Message) (tokens int) {
 	fairTicketFrom(tk).behind = m.Behind
 	return 1 + len(m.Behind)
 }
 
-func (r *fairResource) toldAgain(tk *ticket) {
+func (r *fairResource) handedAgain(tk *ticket) {
 	switch {
 	case tk.Left():
 		r.retire(tk) // at once, whatever else is under way for it

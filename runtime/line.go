@@ -28,8 +28,8 @@ type lineCore struct {
 	kind lineKind // the resource
 }
 
-// A lineKind is what a kind of lock decides, and what it says to Redis. The caller holds the lock of the resource, except for read and
-// sendRelease. Each kind has its own version of the first methods; lineCore has the others for most kinds.
+// A lineKind is what a kind of lock decides, and what it says to Redis. The caller holds the lock of the resource, except for name,
+// owner, read and sendRelease, and where a method says so. Each kind has its own version of the first methods; lineCore has the others for most kinds.
 type lineKind interface {
 	engine.Policy[wish]
 
@@ -71,10 +71,11 @@ type ticketRules interface {
 	abandoned(w *waiter)
 	// ended is called when no waiter waits with tk any more.
 	ended(tk *ticket)
-	// told handles what m, which hands the lock over to tk, says of others. It returns the number of fencing tokens.
-	told(tk *ticket, m protocol.Message) (tokens int)
-	// toldAgain handles the message that the lock is handed over to a ticket that was granted, or given up.
-	toldAgain(tk *ticket)
+	// learns records what m, the message that hands the lock over to tk, says about other waiters. It returns the number of fencing tokens
+	// that came with it.
+	learns(tk *ticket, m protocol.Message) (tokens int)
+	// handedAgain handles the message that the lock is handed over to a ticket that was granted, or given up.
+	handedAgain(tk *ticket)
 	// displaced is called when Redis may have forgotten the order in which it has tk.
 	displaced(tk *ticket)
 	// soon returns the time after which tk asks, if the waiter whose turn it is has not come within d.
@@ -193,8 +194,8 @@ func (r *lineCore) Follow(*waiter) bool                                { return 
 func (r *lineCore) owner(tk *ticket) string                            { return r.c.wire.Owner(tk.Number) }
 func (r *lineCore) overtaken(*acquireOp, protocol.Verdict, error) bool { return false }
 func (r *lineCore) ended(*ticket)                                      {}
-func (r *lineCore) told(*ticket, protocol.Message) int                 { return 1 }
-func (r *lineCore) toldAgain(*ticket)                                  {}
+func (r *lineCore) learns(*ticket, protocol.Message) int               { return 1 }
+func (r *lineCore) handedAgain(*ticket)                                {}
 func (r *lineCore) displaced(*ticket)                                  {}
 func (r *lineCore) soon(_ *ticket, d time.Duration) time.Duration      { return d }
 func (r *lineCore) retire(tk *ticket)                                  { r.withdraw(tk, tk.ttl) }

@@ -200,7 +200,7 @@ func (r *resource) refused(op *acquireOp, sent time.Time, reply protocol.Verdict
 	return ev
 }
 
-func (r *resource) told(tk *ticket, m protocol.Message) (tokens int) {
+func (r *resource) learns(tk *ticket, m protocol.Message) (tokens int) {
 	tk.OthersWait = tk.OthersWait || m.Others
 	r.c.contended.Note(r.key, now())
 	return int(tk.inLine)

@@ -20,7 +20,7 @@ func (tk *ticket) handed(m protocol.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if tk.State >= engine.TicketGranted {
-		r.kind.toldAgain(tk)
+		r.kind.handedAgain(tk)
 		return
 	}
 	w := tk.waiter()
@@ -37,7 +37,7 @@ func (tk *ticket) handed(m protocol.Message) {
 		tk.askFor()
 		return
 	}
-	tokens := r.kind.told(tk, m)
+	tokens := r.kind.learns(tk, m)
 	from, first := tk.HandedOver(m.Granted, received), min(handOverLease, w.Terms.TTL) // a renewal makes it that short
 	switch {
 	case !r.c.granting(): // the waiter leaves, and the goroutine that does releases it

@@ -84,11 +84,11 @@ func (k *Count) Spawn(f func()) {
 }
 
 func (k *Count) Abandoned(batch bool, err error) {
-	text := "lockgen: a change may not have been made"
 	if batch {
-		text = "lockgen: a request could not be withdrawn; what it took may be lost"
+		k.c.Logger.Warn("lockgen: a request could not be withdrawn; what it took may be lost", "kind", k.Kind, "key", k.Name, "error", err)
+	} else {
+		k.c.Logger.Warn("lockgen: a change may not have been made", "kind", k.Kind, "key", k.Name, "error", err)
 	}
-	k.c.Logger.Warn(text, "kind", k.Kind, "key", k.Name, "error", err)
 }
 
 // numbered returns a request in the form of the scripts.
