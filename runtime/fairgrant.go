@@ -13,7 +13,7 @@ import (
 // first returns the ticket that Redis has the present grant for.
 func (r *fairResource) first() *fairTicket { return fairTicketFrom(r.grant.ticket) }
 
-// next returns the waiter of the ticket that follows, if it can have g as it is, or nil.
+// next has the next ticket that follows share g, and returns its waiter, if that can have g as it is; or it returns nil.
 func (r *fairResource) next(g *grant) *waiter {
 	if r.grant != g || g.rare().early != nil {
 		return nil
@@ -35,8 +35,8 @@ func (r *fairResource) next(g *grant) *waiter {
 	return tk.own.w
 }
 
-// finish ends what those had who came after tk. A request of one of them that is under way, or was not answered, could put it
-// in the queue again, or give it the lock: it is withdrawn.
+// finish ends the tickets that had the grant of tk after it. A request of one of them that is under way, or was not answered, could
+// put that ticket in the queue again, or give it the lock: such a ticket is withdrawn.
 func (r *fairResource) finish(tk *fairTicket) {
 	for _, x := range tk.after {
 		if x.asking == 0 && !x.OutcomeUnknown {
@@ -48,8 +48,8 @@ func (r *fairResource) finish(tk *fairTicket) {
 	}
 }
 
-// dismiss takes those out of the queue who had what tk was granted, which tk itself may have still. To Redis, which hands the
-// lock to the head of the queue, they wait.
+// dismiss withdraws the tickets that had the grant of tk after it. tk itself may have the lock still. For Redis, which hands the lock
+// to the head of the queue, these tickets still wait.
 func (r *fairResource) dismiss(tk *fairTicket) {
 	for _, x := range tk.after {
 		r.retire(&x.ticket)
@@ -57,8 +57,8 @@ func (r *fairResource) dismiss(tk *fairTicket) {
 	tk.after = nil
 }
 
-// admit lets those in who are of the owner that was given g, and would wait for themselves. Their places are given up, and
-// the release says so too: it may come first, find one of them at the head of the queue, and give the key to nobody.
+// admit makes the waiters of owner, which was given g, holders of g too: otherwise owner would wait for itself. Their places are given
+// up. The release names them too: it may come first, and would find one of them at the head of the queue, and give the key to no waiter.
 func (r *fairResource) admit(g *grant, owner *Owner) {
 	for _, tk := range r.tickets {
 		w := tk.own.w

@@ -7,7 +7,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A fairResource is this process's side of one fair lock. It has no queue: Redis decides the order, and knows each
+// A fairResource is this process's side of one fair lock. It does not use the queue of the line: Redis decides the order, and knows each
 // waiter by a ticket of its own. When Redis hands the lock over to one of them, it names the waiters of this process
 // right behind it; these get the lock next, in this order, without a request to Redis.
 type fairResource struct {

@@ -34,8 +34,8 @@ type fairTicket struct {
 }
 
 const (
-	// A ticket that hears at once when it is its turn, by those of this library, listens to Redisson's channel too when
-	// it has waited for so long: others may release the key, or take it by force.
+	// A waiter that a message of this library reaches when it is its turn listens to Redisson's channel too, once it has waited for so
+	// long: other programs may release the key, or take it by force.
 	listenAfter = time.Second
 
 	// A free lock that is another's turn is asked for no more often than this.
@@ -138,8 +138,8 @@ func (r *fairResource) handedAgain(tk *ticket) {
 	}
 }
 
-// ousted deals with a lock that Redis has for tk, which has, or had, what another one was granted: that one has it no more,
-// and tk does not need it.
+// ousted is called when Redis has granted the lock to tk, whose waiter has, or had, the grant of another ticket. Redis does not have
+// that grant any more, so it is lost, and the lock of tk is released.
 func (r *fairResource) ousted(tk *ticket) {
 	g := tk.extra.grant
 	fairTicketFrom(g.ticket).behind = nil

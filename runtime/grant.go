@@ -26,8 +26,8 @@ type grant struct {
 	idle            bool // no caller works under it, it only stays locked for a while; Shutdown does not wait for it
 	tokenPending    bool // the token of a RedLock is not known yet
 	fenced, polling bool // of the terms
-	handed          bool // it came from another process of this library, so the next turn is Redisson's
-	near            bool // another process of this library wanted the key a moment ago
+	handed          bool // it came with the release of another grant, of this process or of another one of this library: the next turn is Redisson's
+	near            bool // another process wanted the key, or had it, a moment ago
 	shown           bool // a reader's ticket names it to Redis, which admits the reader under it, whichever call has the grant by then
 }
 
@@ -85,7 +85,7 @@ func (g *grant) attach(l *Lease) {
 	g.leases.add(l)
 }
 
-// limitTo ends the renewal when l, which is given the grant, has had it for its max hold, or for 0 never.
+// limitTo ends the renewal of the grant when l has had it for hold; never, for 0.
 func (g *grant) limitTo(hold time.Duration, l *Lease) {
 	if hold == 0 && g.rare().limit == 0 {
 		return

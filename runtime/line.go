@@ -35,11 +35,11 @@ type lineKind interface {
 
 	// name returns the kind of a ticket.
 	name(tk *ticket) string
-	// acquire returns the request op, unless op has a batcher.
+	// acquire returns the command of op, or sets op.to, the batcher that sends op.
 	acquire(op *acquireOp) protocol.Command
 	// read reads the reply to it.
 	read(tk *ticket, reply transport.Reply) (protocol.Verdict, error)
-	// sendRelease sends a request for op, whose Answered gets the answer: the first one, or a later one.
+	// sendRelease sends a request for op: the first one, if first is set. Answered of op gets the answer.
 	sendRelease(op *releaseOp, first bool)
 	// withdrawer withdraws tickets of the key.
 	withdrawer() engine.Withdrawer
@@ -60,8 +60,8 @@ type ticketRules interface {
 	ticketOf(w *waiter) *ticket
 	// owner returns the name of tk in Redis.
 	owner(tk *ticket) string
-	// refused returns what the waiter of the ticket, if there is one, gets to know of a refusal: ev, or when to ask again instead, at
-	// the latest. Redis has said when to ask again; or nothing, for less than 0.
+	// refused returns the event by which the waiter of the ticket, if there is one, learns of a refusal: ev, perhaps changed, or its
+	// turn to ask again at once. ev.TTL is the time after which Redis has said to ask again, less than 0 if it has said none.
 	refused(op *acquireOp, sent time.Time, reply protocol.Verdict, ev engine.Event) engine.Event
 	// overtaken handles the answer to a request for a ticket that does not need one any more, and reports whether op is such.
 	overtaken(op *acquireOp, reply protocol.Verdict, err error) bool
@@ -90,7 +90,7 @@ type grantRules interface {
 	reenter(g *grant, outer, l *Lease) bool
 	// next returns the waiter that has g next, as it is, or nil.
 	next(g *grant) *waiter
-	// admit gives g to the waiters of owner, to which g was given, and which would wait for themselves.
+	// admit makes the other waiters of owner, which was given g, holders of g too: otherwise owner would wait for itself.
 	admit(g *grant, owner *Owner)
 	// wanted is called when another process waits for g.
 	wanted(g *grant)

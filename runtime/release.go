@@ -18,9 +18,8 @@ type released struct {
 	sent time.Time // before the request
 }
 
-// A releaseOp is the release of a ticket, or of its place in the wait queue. The resource is busy until then.
-// The ticket is released until Redis has answered, at most for Options.OpTimeout, and after that withdrawn in the
-// background.
+// A releaseOp is the release of a ticket, or of its place in the wait queue. The client sends it until Redis has answered, for at most
+// Options.OpTimeout; then the ticket is withdrawn in the background.
 type releaseOp struct {
 	ticket *ticket
 	of     *grant // its grant; nil if it was never granted
@@ -34,7 +33,7 @@ type releaseOp struct {
 	// Of a mutex:
 	start   time.Duration // of Redisson's waiters
 	heard   uint64        // how many messages had come on Redisson's channel before, if its waiters may have a start
-	plain   bool          // the ticket has no known waiters
+	plain   bool          // this process knows of no waiter for the key, and free.lua is enough
 	pending bool          // it is sent when a request of the ticket is answered
 	again   *ticket       // the ticket by which this process wants the key once more, with terms
 	terms   engine.Terms

@@ -133,7 +133,7 @@ func (g *grant) passLimit() time.Duration {
 }
 
 // canPass reports whether a hold on some terms can be passed on to a waiter that wants others: with enough trust left, and as
-// passesTo says.
+// [engine.Terms.PassesTo] says.
 func (c *Client) canPass(guard *watchdog.Lease, held, wanted engine.Terms, left engine.Tokens) bool {
 	return c.canPassAt(monotonic.Now(), guard, held, wanted, left)
 }

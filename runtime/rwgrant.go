@@ -58,8 +58,8 @@ func (r *rwResource) next(g *grant) *waiter {
 }
 
 // canPass reports whether w, a writer, can have the grant of another writer as it is: only some times in a row, since
-// waiters of other processes are unknown. A grant under which a reader may still be admitted cannot be passed on, and each
-// with a token gets one of its own.
+// waiters of other processes are unknown. A grant under which a reader may still be admitted cannot be passed on, and a
+// writer that wants a fencing token asks Redis for it.
 func (r *rwResource) canPass(g *grant, w *waiter) bool {
 	return w != nil && g.writes() && !g.shown && len(r.reads) == 0 && rwTicketOf(w).write && w.For.ticket.Number == 0 &&
 		int(g.passed)+1 < r.c.opts.Cohort && r.c.canPass(&g.guard, g.terms(), w.Terms, engine.Tokens{})

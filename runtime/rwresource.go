@@ -10,7 +10,7 @@ import (
 )
 
 // An rwResource is this process's side of one read-write lock. Readers share one grant; new readers join it while the queue
-// is empty. The next writer has the grant of the one before it, for some times.
+// is empty. A writer's grant goes to the next writer without a request, at most Options.Cohort times in a row.
 //
 // A call that reads under its own write lock, or under its own read lock that ends before, asks outside of the queue:
 // it waits for no other call.

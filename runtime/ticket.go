@@ -18,7 +18,7 @@ const handOverLease = protocol.HandOverLease
 // A ticket is one owner for requests for a lock, until it is granted or given up. An owner is never used for another ticket, so a late
 // request or release that names it cannot harm a later one. The lock of the resource guards it.
 type ticket struct {
-	engine.SuccessorCore // the ticket whose Number is 0 before it asks
+	engine.SuccessorCore // its states, marks and number, which is 0 before enroll
 
 	r      *lineCore     // its resource
 	ttl    time.Duration // the longest lease that it asked for
@@ -45,7 +45,7 @@ const (
 // ticket without one.
 type ticketExtra struct {
 	w       *waiter        // the waiter with the ticket, unless it is that of the head; nil when it has gone
-	grant   *grant         // its grant, or that of another ticket which it was given; or nil. Not of a mutex
+	grant   *grant         // of a fair mutex: the grant of another ticket, which its waiter was given; or nil
 	of      any            // the ticket of the kind, of which this is a part, or nil
 	recheck engine.Recheck // when the turn of another waiter is over
 	tokens  engine.Tokens  // the tokens left of its grant or hand-over

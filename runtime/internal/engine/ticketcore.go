@@ -124,8 +124,8 @@ func (tk *TicketCore) Judge(a Answer, wanted bool, closed error) (Judgment, erro
 	return JudgedGranted, nil
 }
 
-// A SuccessorCore is what tickets to a mutex and to a fair mutex have in common: another process may hand the lock over to
-// them.
+// A SuccessorCore is a TicketCore to which another process may hand the lock over. No process hands a read-write lock over: its
+// tickets ask.
 type SuccessorCore struct {
 	TicketCore
 
