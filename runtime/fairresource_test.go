@@ -189,6 +189,32 @@ func TestFairResource_WhatIsTakenWhileItIsGrantedIsNotPassedOn(t *testing.T) {
 	}
 }
 
+// A ticket was handed the lock during a request, which is refused: its grant is lost, and no other one that this process has, or had, since.
+func TestFairResource_ARefusalIsNotForTheNextGrant(t *testing.T) {
+	t.Parallel()
+	r := testedFairResource(t)
+	tk, other := r.enters(t), r.enters(t)
+	r.mu.Lock()
+	tk.asking = 2
+	tk.To(engine.TicketAsking)
+	r.mu.Unlock()
+	at := time.Now().Truncate(time.Second)
+	tk.handed(protocol.Message{Number: tk.Number, Granted: at.Add(-time.Millisecond)})
+	var release *releaseOp
+	func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		require.Same(t, tk, r.first())
+		other.To(engine.TicketAsking)
+		r.promote(trace.Granted, &other.ticket, other.own.w, time.Now(), other.ttl) // the holder of tk is about to know that it is lost
+		release = r.endGrant(r.grant)                                               // the other call gives up
+		require.True(t, r.overtaken(tk.request(), protocol.Verdict{Wait: 1000, At: at}, nil))
+	}()
+	r.sendRelease(release, true)
+	_ = release.outcome(nil) // Redis does not have it
+	_ = tk.own.w.For.lease.grant.unlock(tk.own.w.For.lease)
+}
+
 // A try gives up, and is withdrawn before its request arrives at the server. When the server has granted it, it is withdrawn again.
 func TestFairResource_WhatIsGrantedAfterItsWithdrawalIsWithdrawnAgain(t *testing.T) {
 	t.Parallel()

@@ -91,7 +91,9 @@ func (r *fairResource) overtaken(op *acquireOp, reply protocol.Verdict, err erro
 			r.ousted(tk)
 		}
 	case err == nil && !reply.Granted() && tk.HandedAt() != 0 && reply.At.UnixMicro() > tk.HandedAt():
-		r.grant.taken() // it was handed over while we asked
+		if own := tk.granted(); own != nil { // otherwise another one has been granted the lock since, and this one is about to be lost
+			own.taken() // it was handed over while we asked
+		}
 	}
 	return true
 }

@@ -269,7 +269,7 @@ func (r *lineCore) endGrant(g *grant) *releaseOp {
 // forget has Redis release a lost grant that no caller works under any more, if Redis may still have it for us, or may get it again.
 func (g *grant) forget() {
 	refused := errors.Is(g.rare().lost, watchdog.ErrRefused)
-	if tk := g.ticket; !refused || tk.OutcomeUnknown || tk.asking > 0 {
+	if tk := g.ticket; !refused || tk.OutcomeUnknown || tk.UnclaimedGrant || tk.asking > 0 {
 		tk.UnclaimedGrant = tk.UnclaimedGrant || !refused
 		g.on.kind.retire(tk)
 	}

@@ -178,6 +178,9 @@ func (r *resource) settled(tk *ticket, reply protocol.Verdict, err error) {
 		tk.traces(trace.Unlocks)
 		r.c.spawn(func() { r.sendRelease(release, false) })
 	}
+	if tk.State == engine.TicketDone && err == nil && reply.Granted() {
+		tk.UnclaimedGrant = true // since it was lost: its last holder has it released
+	}
 	if g := r.grant; g != nil && g.ticket == tk && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.HandedAt() {
 		if time.Duration(reply.At.UnixMicro()-tk.HandedAt())*time.Microsecond <= monotonic.Since(tk.Made) {
 			g.taken()

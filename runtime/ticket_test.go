@@ -10,6 +10,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -77,6 +78,42 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 			require.Equal(t, forced, again.UnclaimedGrant)
 		})
 	}
+}
+
+// A key is handed over while a request for it is under way, and lost before that request arrives, which takes it again: the holder gives it
+// back.
+func TestResource_WhatIsGrantedOnceMoreAfterItsLossIsGivenBack(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute, Tracking: TrackingOff})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	r, w, tk, op := (&stateTest{t, c}).mutex("k")
+	request, l := op(), w.For.lease
+	tk.handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
+	require.Equal(t, engine.TicketGranted, stateOf(tk))
+	c.watchdog.Lose(l.guard, watchdog.ErrRefused)
+	r.settle(request, time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil)
+	r.quit() // as the request does when it is answered
+	require.ErrorIs(t, l.grant.unlock(l), ErrLost)
+	require.Equal(t, engine.TicketWithdrawing, stateOf(tk))
+}
+
+// A key is handed over to a process whose last waiter has gone. The answer to its request, which is older, does not hide that: then the
+// next turn is that of Redisson's waiters.
+func TestResource_RemembersWhatItWasHandedWithoutAWaiter(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute, Tracking: TrackingOff})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	r, w, tk, op := (&stateTest{t, c}).mutex("k")
+	request, sent, at := op(), now(), time.Now()
+	r.gone(w)
+	tk.handed(protocol.Message{Number: tk.Number, Granted: at.Add(time.Millisecond)})
+	r.settle(request, sent, protocol.Verdict{Wait: 1000, At: at}, false, nil)
+	r.quit() // as the request does when it is answered
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	require.True(t, tk.UnclaimedGrant)
 }
 
 // A waiter that was refused long ago, and has its place in the wait queue, asks together with many others. Until then few ask together, so

@@ -25,7 +25,7 @@ func (tk *ticket) handed(m protocol.Message) {
 	}
 	w := tk.waiter()
 	if w == nil {
-		tk.UnclaimedGrant = true
+		tk.HandedOver(m.Granted, received)
 		if tk.use != ticketApart && r.Busy > 0 {
 			return // the goroutine that is busy releases it
 		}

@@ -248,6 +248,7 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 		switch {
 		case op == nil:
 			tell(l, err)
+		case op.pending: // the answer to a request has it sent, and may have come already
 		case op.plain:
 			frees = append(frees, op)
 		default:
