@@ -74,7 +74,22 @@ func (c *RedisCluster) Failover(master *RedisServer) *RedisServer {
 	if last, ok := c.elected[next]; ok {
 		<-time.After(time.Until(last.Add(votesLast)))
 	}
-	next.Do("CLUSTER", "FAILOVER")
+	var asked time.Time
+	if err := await(next.Addr()+" to take the place of "+master.Addr(), func() bool {
+		role, err := next.Do("ROLE").ToArray()
+		if err == nil && len(role) > 0 {
+			if is, _ := role[0].ToString(); is == "master" {
+				return true
+			}
+		}
+		if time.Since(asked) > votesLast { // at first, and when votes have come too late for the request before
+			next.Do("CLUSTER", "FAILOVER")
+			asked = time.Now()
+		}
+		return false
+	}); err != nil {
+		c.tb.Fatal(err)
+	}
 	c.AwaitMaster(next)
 	c.elected[next] = time.Now()
 	return next
