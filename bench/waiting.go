@@ -89,7 +89,6 @@ type waitingHeld struct {
 	key    string
 	number uint64
 	under  context.Context // of the caller
-	done   chan struct{}   // of its own context, made when the holder asks for that
 	until  time.Duration   // when the trust in it ends
 }
 
