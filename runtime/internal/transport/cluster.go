@@ -132,7 +132,7 @@ func (cl *cluster) learn(now *owners) (moved *[protocol.Slots]bool) {
 
 // moved confirms the leases whose slots have another owner.
 func (cl *cluster) moved(moved *[protocol.Slots]bool) {
-	cl.link.cfg.Logger.Info("lockgen: some slots are with another server now; what is held there is asked about")
+	cl.link.cfg.Logger.Info("lockgen: some slots are with another server now; the client checks what it holds there")
 	cl.link.cfg.User.Recheck(func(key string) bool { return moved[protocol.Slot(key)] })
 	cl.hub.Reassign()
 }

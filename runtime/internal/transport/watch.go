@@ -89,7 +89,7 @@ func (w *topologyWatcher) lookForMaster() {
 	if w.master = master; before == "" { // of a client that was made without a server
 		return
 	}
-	w.link.cfg.Logger.Info("lockgen: another server is the master; what is held is asked about", "server", master)
+	w.link.cfg.Logger.Info("lockgen: another server is the master; the client checks what it holds there", "server", master)
 	w.link.cfg.User.Recheck(nil)
 	w.hub.Reconnect()
 	w.notify()
