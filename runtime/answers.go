@@ -34,15 +34,6 @@ func fresh(t monotonic.Time) bool { return !t.IsZero() && monotonic.Since(t) < s
 // errEntered is no error: the waiter has what it wants.
 var errEntered = errors.New("entered")
 
-// unavailable returns the error of a call without an answer from Redis, because of err. when begins with a space, or is
-// empty.
-func unavailable(when string, err error) error {
-	if errors.Is(err, ErrUnavailable) {
-		return err
-	}
-	return fmt.Errorf("%w%s: %w", ErrUnavailable, when, err)
-}
-
 // last returns the known reason why w still waits.
 func last(q contest, w *waiter, refused monotonic.Time, down *engine.Outage) engine.AnswerLog {
 	said := engine.AnswerLog{Refused: refused, Err: down.Last}

@@ -13,17 +13,6 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// lookAgain is the longest time between two requests of a waiter, whatever events it gets: a fault of another process
-// delays it no longer than that. The first waiter of this process asks more often while the server does not report
-// changes, such as a flush, which deletes the wait queue.
-const (
-	lookAgain      = 30 * time.Second
-	lookAgainBlind = 5 * time.Second
-)
-
-// pollUnheard is the interval of requests while the client does not hear the messages of Redis.
-const pollUnheard = 500 * time.Millisecond
-
 // patience is the least time for which a waiting call tolerates a Redis that does not answer.
 const patience = 30 * time.Second
 
@@ -176,7 +165,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		case asking:
 			return nil
 		case down.Last != nil:
-			return unavailable(after(), down.Last)
+			return transport.Unavailable(after(), down.Last)
 		case fresh(saidNo):
 			return fmt.Errorf("%w%s", ErrNotAcquired, after())
 		}
@@ -187,7 +176,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			case word.Err != nil && !passing(word.Err):
 				return refused(word.Err)
 			case word.Err != nil && !transport.Cut(word.Err):
-				return unavailable(after(), word.Err)
+				return transport.Unavailable(after(), word.Err)
 			case word.Asking > 0:
 			case !w.Once():
 				of.remind(w)
@@ -276,9 +265,9 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					resent++ // to learn the outcome of the request before
 					ask()
 				case w.Once() || over || down.Longer(max(cfg.TTL, patience)):
-					return unavailable(after(), ev.Err)
+					return transport.Unavailable(after(), ev.Err)
 				case down.Tries+1 == c.opts.Retry.attempts:
-					return unavailable(fmt.Sprintf(" in %d attempts", down.Tries+1), ev.Err)
+					return transport.Unavailable(fmt.Sprintf(" in %d attempts", down.Tries+1), ev.Err)
 				default:
 					c.alarms.Set(w, down.Pause(c.opts.Retry.pause, ev.Err))
 				}
@@ -310,15 +299,15 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 						continue
 					}
 				}
-				pause := lookAgain
+				pause := engine.LookAgain
 				if _, ok := q.(queueing); ok && !ev.Behind && !c.net.TracksChanges() { // it is in a wait queue there
-					pause = lookAgainBlind
+					pause = engine.LookAgainBlind
 				}
 				if ev.TTL >= 0 {
 					pause = min(pause, ev.TTL+time.Millisecond) // Redis counts in whole milliseconds
 				}
 				if !heard || ev.Foreign && !listener.Live() {
-					pause = min(pause, pollUnheard)
+					pause = min(pause, engine.PollUnheard)
 				}
 				closing = nil
 				if err := c.park(q, w, pause); err != nil {
@@ -335,7 +324,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			answered = nil
 		case <-limit:
 			if w.Events.Empty() {
-				return unavailable(after(), cmpOr(down.Last, transport.ErrNoAnswer))
+				return transport.Unavailable(after(), cmpOr(down.Last, transport.ErrNoAnswer))
 			}
 		case <-closing:
 			return ErrClosed

@@ -130,7 +130,7 @@ func newClient(conn connect.Connection, opts Options) *Client {
 	c.wire = protocol.NewProcess(conn.UUID, conn.Publish(), max(0, opts.TokenTTL), opts.Watchdog)
 	c.net = transport.New(transport.Config{
 		Client: c.rc, UUID: conn.UUID, Channels: conn.Channels, Tracking: opts.Tracking != TrackingOff, Replicas: opts.Replicas,
-		OpTimeout: opts.OpTimeout, Logger: opts.Logger, Stopped: c.stopped, User: user{c},
+		OpTimeout: opts.OpTimeout, Logger: opts.Logger, Closing: c.closing, Stopped: c.stopped, User: user{c},
 	})
 	if conn.Owned {
 		c.net.Bound(conn.Dials)
@@ -147,7 +147,7 @@ func newClient(conn connect.Connection, opts Options) *Client {
 		c.watchdog.Trace(c.tracesRenewal)
 	}
 	c.wholes = trace.PresentWholes()
-	c.counting = counting.Client{Host: countHost{c}, Wire: c.wire, Net: c.net, Watchdog: c.watchdog, Logger: opts.Logger, OpTimeout: opts.OpTimeout}
+	c.counting = counting.Client{Host: host{c}, Wire: c.wire, Net: c.net, Watchdog: c.watchdog, Logger: opts.Logger, OpTimeout: opts.OpTimeout}
 	if c.net.Tracks() {
 		c.watchdog.First(transport.FirstLook)
 	}

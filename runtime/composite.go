@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
@@ -285,7 +286,7 @@ func (co *compositeLease) unlock(l *Lease) error {
 	}
 	switch cause := l.ended(); {
 	case errors.Is(cause, ErrLost):
-		return join(cause, err)
+		return failure.Join(cause, err)
 	case err == nil && len(parts)-missed < co.needs:
 		return lost(fmt.Errorf("%d of its %d parts were", missed, len(parts)))
 	}

@@ -47,26 +47,6 @@ func (ct *counter) close()                 { ct.Close() }
 // last returns the last answer of Redis. Permits of this process are no reason to wait.
 func (ct *counter) last(*waiter) (held bool, said engine.AnswerLog) { return false, ct.Last() }
 
-// countHost implements counting.Host for a client.
-type countHost struct{ c *Client }
-
-func (h countHost) Number() uint64                  { return h.c.ticketNumbers.Add(1) }
-func (h countHost) Granting() bool                  { return h.c.granting() }
-func (h countHost) Spawn(f func())                  { h.c.spawn(f) }
-func (h countHost) Pause(d time.Duration) bool      { return h.c.pause(d) }
-func (h countHost) Backoff(tries int) time.Duration { return h.c.opts.Retry.pause(tries) }
-func (h countHost) Held(change int)                 { h.c.held(change) }
-func (h countHost) Listen(key string)               { h.c.hearFor(key) }
-
-func (h countHost) Later(key string, f func(k *counting.Count)) {
-	if ct, err := h.c.permits.enter(key, true); err == nil {
-		h.c.spawn(func() {
-			defer ct.exit()
-			f(&ct.Count)
-		})
-	}
-}
-
 // change has f change the count of a key. A change with anyway does not end with ctx, nor when the client is closed.
 func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, f func(k *counting.Count, ctx context.Context) (int64, error)) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, &Error{Op: op, Key: key, Err: err} }

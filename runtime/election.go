@@ -2,10 +2,11 @@ package lockrt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
+
+	"github.com/lockgen/lockgen/runtime/internal/election"
 )
 
 // An Election chooses one leader among candidates: the holder of the [Mutex] of its name, with a fencing token. A
@@ -20,12 +21,17 @@ type Election struct {
 	c    *Client
 	m    *Mutex
 	name string
+	of   *election.Election // nil without a client
 }
 
 // Election returns the election of that name, which is the key of its [Mutex]. WithWatchdog is how long a dead leader
 // stays the leader, WithWait is how long a campaign may wait. [WithFencing] is implied.
 func (c *Client) Election(name string, opts ...LockOption) *Election {
-	return &Election{c: c, m: c.Mutex(name, append(slices.Clip(opts), WithFencing(), WithLinger(0))...), name: name}
+	e := &Election{c: c.made(), m: c.Mutex(name, append(slices.Clip(opts), WithFencing(), WithLinger(0))...), name: name}
+	if e.c != nil {
+		e.of = election.New(c.elections(), name)
+	}
+	return e
 }
 
 // Name returns the name of the election, the key of its mutex.
@@ -48,8 +54,9 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 		return fail(errNoClient)
 	case ctx == nil:
 		return fail(errNoContext)
-	case len(value) > mostValue:
-		return fail(tooLong(value))
+	}
+	if err := election.CheckValue(value); err != nil {
+		return fail(err)
 	}
 	if outer := leaseFrom(ctx, e.c, e.name); outer != nil && outer.Err() == nil {
 		return fail(fmt.Errorf("%w: the context is below the leadership of this very candidate", ErrBadOption))
@@ -60,21 +67,11 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 		return nil, err
 	}
 	alone.over.Store(true)
-	l := newLeadership(e, lease, value)
-	if err := l.confirm(ctx); err != nil {
-		err = join(err, lease.Unlock(ctx))
-		e.c.spawn(l.remove)
+	term, err := e.of.Begin(ctx, soleLease{lease}, value)
+	if err != nil {
 		return fail(err)
 	}
-	e.c.spawn(l.keep)
-	return l, nil
-}
-
-// mostValue is the length of the longest value of a leader, in bytes.
-const mostValue = 64 << 10
-
-func tooLong(value string) error {
-	return fmt.Errorf("%w: a value of %d bytes is longer than 64 KB", ErrBadOption, len(value))
+	return &Leadership{e, lease, term}, nil
 }
 
 // Lead campaigns with value, calls fn while this candidate leads, and campaigns again when the leadership was lost,
@@ -87,44 +84,35 @@ func (e *Election) Lead(ctx context.Context, value string, fn func(ctx context.C
 	if fn == nil {
 		return noFunction("lead", e.name)
 	}
-	for {
-		l, err := e.Campaign(ctx, value)
-		switch {
-		case err == nil:
-			err, again := l.term(ctx, fn)
-			if !again {
-				return err
-			}
-			e.c.opts.Logger.WarnContext(ctx, "lockgen: the leadership was lost; campaigning again", "kind", kindElection, "key", e.name, "error", err)
-		case ctx != nil && ctx.Err() != nil, !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrLost):
-			return err
-		default:
-			e.c.opts.Logger.WarnContext(ctx, "lockgen: a campaign failed; campaigning again", "kind", kindElection, "key", e.name, "error", err)
-			e.c.pause(e.c.opts.Retry.pause(1))
-		}
-	}
+	return e.of.Lead(ctx, &candidate{e: e, ctx: ctx, value: value, fn: fn})
 }
 
-// term calls fn under l and resigns, also if fn panics. again reports that the leadership was lost while ctx goes on.
-func (l *Leadership) term(ctx context.Context, fn func(ctx context.Context, l *Leadership) error) (err error, again bool) { //nolint:staticcheck,revive // term returns an error with its own key
-	defer func() {
-		resigned := l.Resign(ctx)
-		again = errors.Is(resigned, ErrLost) && ctx.Err() == nil
-		switch {
-		case again:
-			err = resigned
-		case errors.Is(resigned, ErrReleased): // by fn
-		default:
-			err = afterLoss(ctx, err, resigned)
-		}
-	}()
-	return fn(l.Context(), l), false
+// A candidate implements election.Candidate.
+type candidate struct {
+	e     *Election
+	ctx   context.Context
+	value string
+	fn    func(ctx context.Context, l *Leadership) error
+	term  *Leadership // after Campaign
 }
+
+func (x *candidate) Campaign() (err error) {
+	x.term, err = x.e.Campaign(x.ctx, x.value)
+	return err
+}
+
+func (x *candidate) Lead() error   { return x.fn(x.term.Context(), x.term) }
+func (x *candidate) Resign() error { return x.term.Resign(x.ctx) }
 
 // Leader asks Redis for the leader. Token is 0 if there is none, or none yet.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	leader, _, err := orZero(e).look(ctx)
-	return leader, failedAt("leader", e.Name(), err)
+	e = orZero(e)
+	err := e.check(ctx)
+	if err != nil {
+		return Leader{}, failedAt("leader", e.name, err)
+	}
+	leader, err := e.of.Leader(ctx)
+	return Leader(leader), failedAt("leader", e.name, err)
 }
 
 // Observe returns the leader at once and after each change of leader or value. Several changes during the loop body are
@@ -138,5 +126,27 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 // error. It sees a change within milliseconds, and the end of a dead leader when its lease is over. It costs one round
 // trip for each change and each watchdog time of the leader, or every 5s without a leader.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
-	return func(yield func(Leader, error) bool) { orZero(e).observe(ctx, yield) }
+	return func(yield func(Leader, error) bool) {
+		e := orZero(e)
+		if err := e.check(ctx); err != nil {
+			yield(Leader{}, failedAt("observe", e.name, err))
+			return
+		}
+		e.of.Observe(ctx, func(leader election.Leader, err error) bool {
+			return yield(Leader(leader), failedAt("observe", e.name, err))
+		})
+	}
+}
+
+// check returns why e cannot be used, or nil.
+func (e *Election) check(ctx context.Context) error {
+	switch {
+	case e.c == nil:
+		return errNoClient
+	case ctx == nil:
+		return errNoContext
+	case !e.c.granting():
+		return ErrClosed
+	}
+	return e.c.checkKey(e.name)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 )
 
 // An EntitySemaphore is the [PermitSemaphore] of one entity, typed by its key.
@@ -30,7 +31,7 @@ func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context,
 	if err != nil {
 		return err
 	}
-	defer func() { err = afterLoss(ctx, err, permit.Release(ctx)) }()
+	defer func() { err = failure.AfterLoss(ctx, err, permit.Release(ctx)) }()
 	if permit.client.opts.ProfileLabels {
 		under, end := profiled(permit.Context(), permit.label())
 		defer end()

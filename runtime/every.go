@@ -2,13 +2,11 @@ package lockrt
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/election"
 )
 
 // A Schedule runs a function once in each interval, in the first process that asks. Run it in every replica. ShedLock
@@ -27,14 +25,12 @@ import (
 // again: the next run finds it in its [Tick]. docs/details.md has recipes, and the effects of a server that loses its
 // data.
 type Schedule struct {
-	c    *Client
-	m    *Mutex
-	of   protocol.Schedule
-	fn   func(ctx context.Context, t Tick) error
-	rate float64 // the speed of this process's clock, for tests
-
-	mu    sync.Mutex
-	known time.Time // the start of the last interval that has begun, as far as known
+	c        *Client
+	m        *Mutex
+	name     string
+	interval time.Duration
+	fn       func(ctx context.Context, t Tick) error
+	of       *election.Schedule // nil without a client
 }
 
 // A Tick is the interval of a run of a [Schedule], by the clock of the server.
@@ -57,13 +53,11 @@ func (t Tick) Since() time.Time {
 // Every returns the schedule of that name, which is the key of its [Mutex]. The interval is at least 100ms, in whole milliseconds, and the
 // same in all processes. WithWatchdog says how long a process that died during a run keeps others from running. [WithFencing] is implied.
 func (c *Client) Every(name string, interval time.Duration, fn func(ctx context.Context, t Tick) error, opts ...LockOption) *Schedule {
-	return &Schedule{
-		c:    c,
-		m:    c.Mutex(name, append(slices.Clip(opts), WithFencing(), WithLinger(0))...),
-		of:   protocol.Schedule{Key: name, Interval: interval, Keep: max(30*24*time.Hour, hundred(interval))},
-		fn:   fn,
-		rate: 1,
+	s := &Schedule{c: c.made(), m: c.Mutex(name, append(slices.Clip(opts), WithFencing(), WithLinger(0))...), name: name, interval: interval, fn: fn}
+	if s.c != nil {
+		s.of = election.NewSchedule(c.elections(), name, interval, max(30*24*time.Hour, hundred(interval)), worker{s})
 	}
+	return s
 }
 
 // hundred returns the time of a hundred intervals, within the range of a Duration.
@@ -84,39 +78,21 @@ func (s *Schedule) Run(ctx context.Context) error {
 		s = &Schedule{}
 	}
 	if err := s.check(ctx); err != nil {
-		return failedAt("every", s.of.Key, err)
+		return failedAt("every", s.name, err)
 	}
-	for failures := 0; ; {
-		wait, err := s.turn(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return failedAt("every", s.of.Key, ended(ctx))
-		case err == nil:
-			if failures > 0 {
-				s.c.opts.Logger.InfoContext(ctx, "lockgen: a schedule goes on", "kind", kindSchedule, "key", s.of.Key)
-			}
-			failures = 0
-			wait = time.Duration(float64(wait) / s.rate)
-		case !s.c.granting():
-			return failedAt("every", s.of.Key, ErrClosed)
-		case errors.Is(err, ErrClosed) || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrLost) && !errors.Is(err, ErrNotAcquired) && !passing(err):
-			return failedAt("every", s.of.Key, err)
-		default:
-			if failures++; failures == 1 {
-				s.c.opts.Logger.WarnContext(ctx, "lockgen: a schedule is held up; it goes on when Redis answers", "kind", kindSchedule, "key", s.of.Key, "error", err)
-			}
-			wait = s.c.opts.Retry.pause(failures)
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		case <-s.c.closing:
-			timer.Stop()
-			return failedAt("every", s.of.Key, ErrClosed)
-		}
-	}
+	return failedAt("every", s.name, s.of.Run(ctx))
+}
+
+// A worker implements election.Worker.
+type worker struct{ s *Schedule }
+
+func (x worker) Work(ctx context.Context, t election.Tick) error { return x.s.fn(ctx, Tick(t)) }
+
+func (x worker) Lock(ctx context.Context, wait time.Duration) (election.Lease, error) {
+	alone := &strangerContext{Context: ctx}
+	lease, err := x.s.m.lock(alone, "every", []LockOption{WithWait(max(wait, minLease))})
+	alone.over.Store(true)
+	return soleLease{lease}, err
 }
 
 func (s *Schedule) check(ctx context.Context) error {
@@ -127,13 +103,13 @@ func (s *Schedule) check(ctx context.Context) error {
 		return errNoContext
 	case s.fn == nil:
 		return errNoFunction
-	case s.of.Interval < minLease:
-		return tooShort("interval", s.of.Interval)
-	case s.of.Interval%time.Millisecond != 0:
-		return fmt.Errorf("%w: an interval of %v is not of whole milliseconds", ErrBadOption, s.of.Interval)
+	case s.interval < minLease:
+		return tooShort("interval", s.interval)
+	case s.interval%time.Millisecond != 0:
+		return fmt.Errorf("%w: an interval of %v is not of whole milliseconds", ErrBadOption, s.interval)
 	}
 	if _, err := s.c.configure(s.m.opts, nil); err != nil {
 		return err
 	}
-	return s.c.checkKey(s.of.Key)
+	return s.c.checkKey(s.name)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // Gates returns what makes gates, see gate_test.go, how many of them there are, and what closes them: no client knows them.
@@ -107,7 +108,9 @@ func Redirects(c *Client) int { return c.net.Redirects() }
 func Direct(c *Client) bool { return c.net.Idle() }
 
 // Asks calls send for a call that waits for an answer in time.
-func Asks(ctx context.Context, c *Client, send func() error) error { return within(ctx, c, send) }
+func Asks(ctx context.Context, c *Client, send func() error) error {
+	return transport.Within(present(ctx), c.net, send)
+}
 
 // RestSoon has c close connections soon that nothing uses, but the two that it has at rest. Call it before its first request.
 func RestSoon(c *Client) { c.net.Rest(500*time.Millisecond, 500*time.Millisecond) }
@@ -141,15 +144,13 @@ func LingerFor(c *Client, d time.Duration) { c.opts.Linger = d }
 
 // AtRate has the clock by which a process waits for the next interval of s go at another rate.
 func AtRate(s *Schedule, rate float64) *Schedule {
-	s.rate = rate
+	s.of.Rate = rate
 	return s
 }
 
 // Known returns the start of the last interval that s knows to have begun.
 func Known(s *Schedule) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.known
+	return s.of.Known()
 }
 
 // ConnOf returns what the client sends its commands through.

@@ -59,7 +59,7 @@ func (c *Client) ProcessOf(ctx context.Context, id string) (Process, bool, error
 // toldWhy returns the error of a read-only request: that the server is away, or the server's answer.
 func toldWhy(err error) error {
 	if err != nil && passing(err) {
-		return unavailable("", err)
+		return transport.Unavailable("", err)
 	}
 	return refused(err)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
@@ -27,7 +28,7 @@ var _ = bridge.Lend(bridge.Functions{
 	},
 	Ended:     ended,
 	Profiled:  profiled,
-	AfterLoss: afterLoss,
+	AfterLoss: failure.AfterLoss,
 	Explain:   explain,
 })
 
@@ -62,15 +63,15 @@ func giveBackAfter(leases []*Lease, least time.Duration, keep bool) (err error) 
 		rest := least - monotonic.Since(l.began)
 		switch {
 		case keep:
-			err = join(err, l.keep(forever))
+			err = failure.Join(err, l.keep(forever))
 		case rest > 0:
-			err = join(err, l.keep(rest))
+			err = failure.Join(err, l.keep(rest))
 		default:
 			free = append(free, l)
 		}
 	}
 	slices.Reverse(free)
-	return join(err, release(free))
+	return failure.Join(err, release(free))
 }
 
 // forever, as the time for which a key stays locked, means until its lease ends.
@@ -88,7 +89,7 @@ func (l *Lease) keep(d time.Duration) error {
 	if d != forever && l.guard.Ends().Before(time.Now().Add(d)) {
 		// The process can end before d is over.
 		if err = l.Extend(context.Background(), max(d, minLease)); errors.Is(err, ErrLost) {
-			return join(err, l.Unlock(l.Context()))
+			return failure.Join(err, l.Unlock(l.Context()))
 		}
 	}
 	g.keep(l)

@@ -2,8 +2,9 @@ package lockrt
 
 import (
 	"context"
-	"sync"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/election"
 )
 
 // A Leadership is one term of one candidate. It ends once: by Resign, by loss, or by closing the [Client]. Err, Until and Token are those
@@ -11,18 +12,7 @@ import (
 type Leadership struct {
 	e     *Election
 	lease *Lease
-
-	resigned chan struct{} // closed when Resign has released the lease, or tried to
-	resign   sync.Once
-	again    chan struct{} // has a value when the record is to be written again
-
-	writing sync.Mutex // guards that only one goroutine writes the record
-	mu      sync.Mutex // guards the value
-	value   string
-}
-
-func newLeadership(e *Election, lease *Lease, value string) *Leadership {
-	return &Leadership{e: e, lease: lease, value: value, resigned: make(chan struct{}), again: make(chan struct{}, 1)}
+	term  *election.Term
 }
 
 // none reports whether l is no leadership.
@@ -52,26 +42,13 @@ func (l *Leadership) Proclaim(ctx context.Context, value string) error {
 		return &Error{Op: "proclaim", Err: errNoLease}
 	}
 	fail := func(err error) error { return failedAt("proclaim", l.e.name, err) }
-	switch {
-	case ctx == nil:
+	if ctx == nil {
 		return fail(errNoContext)
-	case len(value) > mostValue:
-		return fail(tooLong(value))
 	}
-	if err := l.lease.Err(); err != nil {
+	if err := election.CheckValue(value); err != nil {
 		return fail(err)
 	}
-	l.mu.Lock()
-	l.value = value
-	l.mu.Unlock()
-	if err := l.write(ctx); err != nil {
-		select {
-		case l.again <- struct{}{}:
-		default:
-		}
-		return fail(err)
-	}
-	return nil
+	return fail(l.term.Proclaim(ctx, value))
 }
 
 // Resign ends the leadership; its context and errors are those of [Lease.Unlock]: the candidate that has waited longest leads at once.
@@ -79,8 +56,5 @@ func (l *Leadership) Resign(context.Context) error {
 	if l.none() {
 		return &Error{Op: "resign", Err: errNoLease}
 	}
-	defer l.resign.Do(func() { close(l.resigned) })
-	err := l.lease.grant.unlock(l.lease)
-	l.lease.report()
-	return failedAt("resign", l.e.name, err)
+	return failedAt("resign", l.e.name, l.term.Resign())
 }

@@ -285,7 +285,7 @@ func do(ctx context.Context, lock Locker, fn func(ctx context.Context, lease *Le
 
 // do calls fn under l and unlocks, also if fn panics.
 func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	defer func() { err = afterLoss(ctx, err, l.Unlock(ctx)) }()
+	defer func() { err = failure.AfterLoss(ctx, err, l.Unlock(ctx)) }()
 	if l.client.opts.ProfileLabels {
 		under, end := profiled(l.Context(), l.label())
 		defer end()

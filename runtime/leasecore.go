@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -88,7 +89,7 @@ func (t *leaseCore) Extend(ctx context.Context, d time.Duration) error {
 
 // prolong is Extend for a leaseCore without parts.
 func (t *leaseCore) prolong(ctx context.Context, d time.Duration) error {
-	return within(ctx, t.client, func() error {
+	return transport.Within(present(ctx), t.client.net, func() error {
 		sent := now()
 		ttl := max(d, t.guard.Ends().Sub(sent))
 		if t.client.traced != nil {

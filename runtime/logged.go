@@ -2,12 +2,6 @@ package lockrt
 
 import "github.com/lockgen/lockgen/runtime/internal/fleet"
 
-// Names in the log for things that are no kind of lock.
-const (
-	kindElection = "election"
-	kindSchedule = "schedule"
-)
-
 // rwKind returns the kind of a read-write lock for its writer or its readers.
 func rwKind(write bool) string {
 	if write {

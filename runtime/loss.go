@@ -1,9 +1,6 @@
 package lockrt
 
-import (
-	"context"
-	"errors"
-)
+import "errors"
 
 // opHold is the operation in the error of a lost lease.
 const opHold = "hold"
@@ -36,24 +33,3 @@ func failedAt(op, key string, err error) error {
 	}
 	return failed
 }
-
-// afterLoss joins the error of work under a lease, err, and the error of the release, more. caller is the context of
-// the call. Work that ended because of the loss often returns that its context was cancelled. A caller whose own
-// context goes on must not mistake that for its end.
-func afterLoss(caller context.Context, err, more error) error {
-	if errors.Is(more, ErrLost) && caller.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-		err = &ofWork{err}
-	}
-	return join(err, more)
-}
-
-// An ofWork is an error that matches what err matches, except for the ends of contexts.
-type ofWork struct{ err error }
-
-func (e *ofWork) Error() string { return e.err.Error() }
-
-func (e *ofWork) Is(target error) bool {
-	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.err, target) //nolint:errorlint // these very errors
-}
-
-func (e *ofWork) As(target any) bool { return errors.As(e.err, target) }

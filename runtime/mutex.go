@@ -2,7 +2,6 @@ package lockrt
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
@@ -138,21 +137,3 @@ func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease
 	}
 	return r, l, nil
 }
-
-// join joins the errors that are not nil, and omits one that adds nothing.
-func join(err, more error) error {
-	if more == nil || err != nil && errors.Is(err, ErrLost) && errors.Is(more, ErrLost) {
-		return err
-	}
-	if err == nil {
-		return more
-	}
-	return &joined{err, more}
-}
-
-// A joined error is two errors on one line of text.
-type joined struct{ first, second error }
-
-func (e *joined) Error() string { return e.first.Error() + "; " + e.second.Error() }
-
-func (e *joined) Unwrap() []error { return []error{e.first, e.second} }

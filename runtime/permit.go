@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -61,7 +62,7 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, p
 	if err != nil {
 		return err
 	}
-	defer func() { err = afterLoss(ctx, err, p.Release(ctx)) }()
+	defer func() { err = failure.AfterLoss(ctx, err, p.Release(ctx)) }()
 	if s.c.opts.ProfileLabels {
 		under, end := profiled(p.Context(), p.label())
 		defer end()

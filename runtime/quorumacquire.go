@@ -14,6 +14,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/quorum"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // A quorumAcquire is the contest of one call: it competes with others on the servers.
@@ -251,7 +252,7 @@ func (e *quorumAcquire) raise(r *quorum.Round[*Lease], parts []*Lease) (token in
 
 // writeToken writes the token to the server of part.
 func (e *quorumAcquire) writeToken(ctx context.Context, part *Lease, token int64) error {
-	return within(ctx, part.client, func() error {
+	return transport.Within(present(ctx), part.client.net, func() error {
 		return part.client.net.Run(part.client.wire.RaiseToken(part.key, token)).Err()
 	})
 }

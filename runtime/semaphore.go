@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -50,7 +51,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	if err := s.Acquire(ctx, n, opts...); err != nil {
 		return err
 	}
-	defer func() { err = join(err, s.Release(ctx, n)) }()
+	defer func() { err = failure.Join(err, s.Release(ctx, n)) }()
 	if c := orZero(s).c; c != nil && c.opts.ProfileLabels {
 		name, _ := labelOf(s.opts, opts)
 		under, end := profiled(ctx, cmp.Or(name, kindSemaphore))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
@@ -216,7 +217,7 @@ func giveBack(parts []*Lease, needs int) (lost int, errs error) {
 				lost++
 				fallthrough
 			default:
-				errs = join(errs, err)
+				errs = failure.Join(errs, err)
 			}
 		case <-enough:
 			return lost, nil

@@ -34,3 +34,29 @@ func TestEnded(t *testing.T) {
 	stop()
 	require.Equal(t, context.Canceled, failure.Ended(plain))
 }
+
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	one, two := errors.New("one"), errors.New("two")
+	require.NoError(t, failure.Join(nil, nil))
+	require.Equal(t, one, failure.Join(one, nil))
+	require.Equal(t, two, failure.Join(nil, two))
+	both := failure.Join(one, two)
+	require.ErrorIs(t, both, one)
+	require.ErrorIs(t, both, two)
+	require.EqualError(t, both, "one; two")
+	loss := failure.Lost(one)
+	require.Equal(t, loss, failure.Join(loss, failure.Lost(two)), "the second one says nothing new")
+}
+
+func TestAfterLoss(t *testing.T) {
+	t.Parallel()
+	loss := failure.Lost(errors.New("expired"))
+	err := failure.AfterLoss(t.Context(), context.Canceled, loss)
+	require.ErrorIs(t, err, failure.ErrLost)
+	require.NotErrorIs(t, err, context.Canceled, "the caller's own context goes on")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, failure.AfterLoss(ctx, context.Canceled, loss), context.Canceled)
+}

@@ -53,6 +53,7 @@ type Config struct {
 	Replicas  int      // number of replicas that must confirm a grant
 	OpTimeout time.Duration
 	Logger    *slog.Logger
+	Closing   <-chan struct{} // closed when the client grants nothing any more
 	Stopped   <-chan struct{} // closed when background work must give up
 	User      User
 }

@@ -1,0 +1,45 @@
+package lockrt
+
+import (
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/counting"
+	"github.com/lockgen/lockgen/runtime/internal/election"
+)
+
+// host implements counting.Host and election.Host for a client.
+type host struct{ c *Client }
+
+func (h host) Number() uint64                  { return h.c.ticketNumbers.Add(1) }
+func (h host) Granting() bool                  { return h.c.granting() }
+func (h host) Closing() <-chan struct{}        { return h.c.closing }
+func (h host) Spawn(f func())                  { h.c.spawn(f) }
+func (h host) Pause(d time.Duration) bool      { return h.c.pause(d) }
+func (h host) Backoff(tries int) time.Duration { return h.c.opts.Retry.pause(tries) }
+func (h host) Held(change int)                 { h.c.held(change) }
+func (h host) Listen(key string)               { h.c.hearFor(key) }
+
+func (h host) Later(key string, f func(k *counting.Count)) {
+	if ct, err := h.c.permits.enter(key, true); err == nil {
+		h.c.spawn(func() {
+			defer ct.exit()
+			f(&ct.Count)
+		})
+	}
+}
+
+// elections returns what the elections and schedules of c have in common.
+func (c *Client) elections() election.Client {
+	return election.Client{Host: host{c}, Wire: c.wire, Net: c.net, Logger: c.opts.Logger}
+}
+
+// A soleLease implements election.Lease.
+type soleLease struct{ *Lease }
+
+func (l soleLease) Owner() string { return l.guard.Owner() }
+
+func (l soleLease) Release() error {
+	err := l.grant.unlock(l.Lease)
+	l.report()
+	return err
+}

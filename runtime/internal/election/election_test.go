@@ -1,0 +1,106 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+)
+
+// A rester is a host of which only the pauses count.
+type rester struct {
+	Host
+
+	paused int
+}
+
+func (r *rester) Pause(time.Duration) bool        { r.paused++; return true }
+func (r *rester) Backoff(tries int) time.Duration { return time.Duration(tries) }
+
+// A script is a candidate whose methods return what the test says, one after the other.
+type script struct {
+	campaigns, works, resigns []error
+	panics                    bool
+	done                      []string
+}
+
+func (s *script) next(what string, from *[]error) (err error) {
+	s.done = append(s.done, what)
+	if len(*from) > 0 {
+		err, *from = (*from)[0], (*from)[1:]
+	}
+	return err
+}
+
+func (s *script) Campaign() error { return s.next("campaign", &s.campaigns) }
+func (s *script) Resign() error   { return s.next("resign", &s.resigns) }
+
+func (s *script) Lead() error {
+	if s.panics {
+		panic("a bug")
+	}
+	return s.next("lead", &s.works)
+}
+
+func TestElection_Lead(t *testing.T) {
+	t.Parallel()
+	work, away := errors.New("work"), fmt.Errorf("a campaign: %w", failure.ErrUnavailable)
+	for name, c := range map[string]struct {
+		script  script
+		returns error
+		done    string
+		pauses  int
+	}{
+		"work that ends":          {script{}, nil, "campaign lead resign", 0},
+		"work that fails":         {script{works: []error{work}}, work, "campaign lead resign", 0},
+		"work that resigns":       {script{works: []error{work}, resigns: []error{failure.ErrReleased}}, work, "campaign lead resign", 0},
+		"a failure to resign":     {script{resigns: []error{away}}, failure.ErrUnavailable, "campaign lead resign", 0},
+		"a loss":                  {script{works: []error{context.Canceled}, resigns: []error{failure.ErrLost}}, nil, "campaign lead resign campaign lead resign", 0},
+		"an outage":               {script{campaigns: []error{away, away}}, nil, "campaign campaign campaign lead resign", 2},
+		"a loss while it begins":  {script{campaigns: []error{failure.ErrLost}}, nil, "campaign campaign lead resign", 1},
+		"an error that stays":     {script{campaigns: []error{away, failure.ErrWrongType}}, failure.ErrWrongType, "campaign campaign", 1},
+		"a wait that is over":     {script{campaigns: []error{failure.ErrNotAcquired}}, failure.ErrNotAcquired, "campaign", 0},
+		"a client that is closed": {script{campaigns: []error{failure.ErrClosed}}, failure.ErrClosed, "campaign", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			host := new(rester)
+			err := New(Client{Host: host, Logger: slog.New(slog.DiscardHandler)}, "office").Lead(t.Context(), &c.script)
+			require.ErrorIs(t, err, c.returns)
+			require.Equal(t, c.done, strings.Join(c.script.done, " "))
+			require.Equal(t, c.pauses, host.paused)
+		})
+	}
+}
+
+// TestElection_LeadPanics shows that a leader resigns if its work panics, and that a candidate whose context has ended does not campaign again.
+func TestElection_LeadPanics(t *testing.T) {
+	t.Parallel()
+	e := New(Client{Host: new(rester), Logger: slog.New(slog.DiscardHandler)}, "office")
+	bug := script{panics: true}
+	require.PanicsWithValue(t, "a bug", func() { _ = e.Lead(t.Context(), &bug) })
+	require.Equal(t, []string{"campaign", "resign"}, bug.done)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	late := script{resigns: []error{failure.ErrLost}}
+	require.ErrorIs(t, e.Lead(ctx, &late), failure.ErrLost)
+	require.Equal(t, []string{"campaign", "lead", "resign"}, late.done)
+}
+
+func TestStays(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{failure.ErrClosed, failure.ErrBadOption} {
+		require.True(t, stays(err), err)
+	}
+	for _, err := range []error{failure.ErrUnavailable, failure.ErrLost, failure.ErrNotAcquired, errors.New("the connection broke")} {
+		require.False(t, stays(err), err)
+	}
+}

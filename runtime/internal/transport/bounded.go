@@ -1,0 +1,67 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+)
+
+// Bounded runs send on another goroutine, and returns its result. The caller goes on when ctx ends, or after OpTimeout. If ctx is done
+// already, Bounded sends nothing.
+func Bounded[T any](ctx context.Context, t *Transport, send func() (T, error)) (T, error) {
+	type reply struct {
+		value T
+		err   error
+	}
+	var none T
+	if ctx.Err() != nil {
+		return none, failure.Ended(ctx)
+	}
+	got := make(chan reply, 1)
+	t.cfg.User.Go(func() {
+		value, err := send()
+		got <- reply{value, err}
+	})
+	timer := time.NewTimer(t.cfg.OpTimeout)
+	defer timer.Stop()
+	select {
+	case r := <-got:
+		if errors.Is(r.err, rueidis.ErrClosing) && t.Closing() {
+			return none, failure.ErrClosed
+		}
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, failure.Ended(ctx)
+	case <-timer.C:
+		return none, fmt.Errorf("%w: no answer within %v", failure.ErrUnavailable, t.cfg.OpTimeout)
+	}
+}
+
+// Within is [Bounded] for a send that returns only an error.
+func Within(ctx context.Context, t *Transport, send func() error) error {
+	_, err := Bounded(ctx, t, func() (struct{}, error) { return struct{}{}, send() })
+	return err
+}
+
+// Closing reports whether the client grants nothing any more.
+func (t *Transport) Closing() bool {
+	select {
+	case <-t.cfg.Closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Unavailable returns the error of a call without an answer from Redis, because of err. when begins with a space, or is empty.
+func Unavailable(when string, err error) error {
+	if errors.Is(err, failure.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w%s: %w", failure.ErrUnavailable, when, err)
+}
