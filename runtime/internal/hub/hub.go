@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
 // A Conn is a connection that can subscribe. Subscribe and Unsubscribe return when the server has confirmed. Subscribe
@@ -95,17 +97,35 @@ type channel struct {
 	messages  uint64       // how many came
 }
 
-// The states of a channel. It goes from off to asked to telling to live, and back to off when its connection or its server is lost.
+// A state is how far the subscription of a channel has come. docs/architecture.md has the transitions.
+type state int32
+
 const (
-	off     int32 = iota // it is not subscribed
+	off     state = iota // it is not subscribed
 	asked                // the server is asked to subscribe it; messages wait
 	ended                // likewise, and the server has ended it already; messages wait
 	telling              // it is subscribed, and the hub notifies the listeners; messages wait
 	live                 // it is subscribed
 )
 
+var states = [...]string{"off", "asked", "ended", "telling", "live"}
+
+// String returns the name of the state in docs/architecture.md.
+func (s state) String() string { return states[s] }
+
+// now returns the state. It takes no lock.
+func (ch *channel) now() state { return state(ch.state.Load()) }
+
+// to moves the channel to a state. The caller holds Hub.mu.
+func (ch *channel) to(next state) {
+	if from := ch.now(); from != next {
+		trace.Moves("channel", from, next)
+		ch.state.Store(int32(next))
+	}
+}
+
 // subscribed reports whether the channel is subscribed, as far as is known. It takes no lock.
-func (ch *channel) subscribed() bool { return ch.state.Load() >= telling }
+func (ch *channel) subscribed() bool { return ch.now() >= telling }
 
 // A Listener is called for the events of its channel until it is closed.
 type Listener struct {
@@ -173,7 +193,7 @@ func (h *Hub) assign(name string, ch *channel) {
 	} else if from != nil {
 		delete(from.channels, name)
 		if ch.subscribed() {
-			ch.state.Store(off)
+			ch.to(off)
 			from.leaving = append(from.leaving, name)
 			from.wake()
 		}
@@ -249,7 +269,7 @@ func (h *Hub) Close() {
 		h.closed = true
 		close(h.closing)
 		for _, ch := range h.channels {
-			ch.state.Store(off)
+			ch.to(off)
 		}
 		h.channels = map[string]*channel{}
 	}

@@ -59,7 +59,7 @@ func (l *lane) loop() {
 		h.mu.Lock()
 		l.leaving = nil
 		for _, ch := range l.channels {
-			ch.state.Store(off)
+			ch.to(off)
 			ch.again, ch.early = true, nil
 		}
 		h.mu.Unlock()
@@ -266,14 +266,14 @@ func (l *lane) difference() (add, drop []string, recheck time.Duration) {
 		switch {
 		case len(ch.listeners) > 0:
 			if !ch.subscribed() {
-				ch.state.Store(asked)
+				ch.to(asked)
 				add = append(add, name)
 			}
 		case ch.subscribed() && time.Since(ch.idle) < h.cfg.Linger:
 			recheck = min(recheck, h.cfg.Linger-time.Since(ch.idle))
 		default: // from here on a new listener subscribes anew; the commands are sent in order
 			if ch.subscribed() {
-				ch.state.Store(off)
+				ch.to(off)
 				drop = append(drop, name)
 			}
 			delete(h.channels, name)
@@ -297,12 +297,12 @@ func (l *lane) subscribed(names, elsewhere []string) {
 		if ch == nil {
 			continue
 		}
-		if ch.state.Load() == ended || slices.Contains(elsewhere, name) {
-			ch.state.Store(ended)
+		if ch.now() == ended || slices.Contains(elsewhere, name) {
+			ch.to(ended)
 			ch.again, l.moved = true, true
 			continue
 		}
-		ch.state.Store(telling)
+		ch.to(telling)
 		for to := range ch.listeners {
 			select {
 			case <-to.ready:
@@ -334,9 +334,9 @@ func (l *lane) catchUp(name string) {
 		}
 		if len(ch.early) == 0 {
 			if ch.subscribed() {
-				ch.state.Store(live)
+				ch.to(live)
 			} else {
-				ch.state.Store(off)
+				ch.to(off)
 			}
 			h.mu.Unlock()
 			return
@@ -366,7 +366,7 @@ func (s *sink) Message(name, payload string) {
 		return
 	}
 	ch.messages++
-	switch ch.state.Load() {
+	switch ch.now() {
 	case asked, ended, telling:
 		ch.early = append(ch.early, payload)
 		s.h.mu.Unlock()
@@ -396,11 +396,11 @@ func (s *sink) Dropped(name string) {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
 	if ch := s.channels[name]; ch != nil { // otherwise it was not wanted here any more
-		switch ch.state.Load() {
+		switch ch.now() {
 		case asked, telling:
-			ch.state.Store(ended)
+			ch.to(ended)
 		case live:
-			ch.state.Store(off)
+			ch.to(off)
 		}
 		ch.again, s.moved = true, true
 		s.wake()

@@ -1,0 +1,148 @@
+package hub
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/trace/tracetest"
+)
+
+// TestMain has the whole run fail if a channel makes a move that docs/architecture.md does not draw, or does not make one that it draws.
+func TestMain(m *testing.M) {
+	page := filepath.Join("..", "..", "..", "docs", "architecture.md")
+	os.Exit(tracetest.Record().RunAll(m, page, "channel"))
+}
+
+// A scripted connection answers as its test says.
+type scripted struct {
+	sink      Sink
+	subscribe func(sink Sink, channels []string) (elsewhere []string, err error)
+}
+
+func (c scripted) Subscribe(channels []string) ([]string, error) {
+	return c.subscribe(c.sink, channels)
+}
+func (c scripted) Unsubscribe([]string) error { return nil }
+func (c scripted) Close()                     {}
+
+// scriptedHub returns a hub whose lanes are named by lane, and a function that returns the state of the channel x.
+func scriptedHub(lane func() string, subscribe func(sink Sink, channels []string) ([]string, error)) (h *Hub, x func() state) {
+	h = New(Config{
+		Dial: func(_ string, sink Sink) (Conn, <-chan error, error) {
+			return scripted{sink, subscribe}, make(chan error), nil
+		},
+		Lane: func(string) string { return lane() }, Linger: time.Second, Backoff: []time.Duration{10 * time.Millisecond},
+	})
+	return h, func() state {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.channels["x"].now()
+	}
+}
+
+func one() string { return "one" }
+
+// TestChannel_Elsewhere has a server that ends a subscription before it has confirmed it, or confirms that the channel is elsewhere.
+func TestChannel_Elsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tries []state
+		var x func() state
+		h, x := scriptedHub(one, func(sink Sink, channels []string) ([]string, error) {
+			switch tries = append(tries, x()); len(tries) {
+			case 1: // ended, and refused: it is asked for again
+				sink.Dropped("x")
+				tries = append(tries, x())
+				return nil, ErrRefused
+			case 3: // ended, and confirmed
+				sink.Dropped("x")
+			case 4:
+				return channels, nil
+			}
+			return nil, nil
+		})
+		defer h.Close()
+		<-h.Listen("x", func(Event) {}).Ready()
+		synctest.Wait()
+		require.Equal(t, []state{asked, ended, asked, asked, asked}, tries)
+		require.Equal(t, live, x())
+	})
+}
+
+// TestChannel_WhileItsListenersAreCalled has a subscription that ends, moves or is closed at that time.
+func TestChannel_WhileItsListenersAreCalled(t *testing.T) {
+	for name, c := range map[string]struct {
+		does func(h *Hub, sink Sink, server *atomic.Value)
+		then []state // at once
+		last state   // in the end
+	}{
+		"nothing":           {func(*Hub, Sink, *atomic.Value) {}, []state{telling}, live},
+		"the server has it": {func(_ *Hub, sink Sink, _ *atomic.Value) { sink.Dropped("x") }, []state{ended}, live},
+		"it has moved": {func(h *Hub, _ Sink, server *atomic.Value) {
+			server.Store("two")
+			h.Reassign()
+		}, []state{off, asked, telling, live}, live}, // the other lane goes on at once
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var server atomic.Value
+				server.Store("one")
+				var from atomic.Pointer[Sink] // the connection that subscribed first
+				h, x := scriptedHub(func() string { return server.Load().(string) }, func(sink Sink, _ []string) ([]string, error) {
+					from.CompareAndSwap(nil, &sink)
+					return nil, nil
+				})
+				defer h.Close()
+				seen := make(chan [2]state, 1)
+				h.Listen("x", func(Event) {
+					if len(seen) == 0 {
+						before := x()
+						c.does(h, *from.Load(), &server)
+						seen <- [2]state{before, x()}
+					}
+				})
+				<-time.After(time.Second)
+				states := <-seen
+				require.Equal(t, telling, states[0])
+				require.Contains(t, c.then, states[1])
+				require.Equal(t, c.last, x())
+			})
+		})
+	}
+}
+
+// TestChannel_ConnectionEnds has a connection end while a subscription is under way, and while it is subscribed.
+func TestChannel_ConnectionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{hang: true}
+		h := newHub(n)
+		defer h.Close()
+		l := h.Listen("x", func(Event) {})
+		ch := l.ch
+		synctest.Wait()
+		require.Equal(t, asked, ch.now())
+		n.mu.Lock()
+		n.down = errBroken
+		n.conn.Close()
+		n.mu.Unlock()
+		synctest.Wait()
+		require.Equal(t, off, ch.now())
+		n.mu.Lock()
+		n.down, n.hang = nil, false
+		n.mu.Unlock()
+		<-l.Ready()
+		synctest.Wait()
+		require.Equal(t, live, ch.now())
+		n.mu.Lock()
+		n.down = errBroken
+		n.mu.Unlock()
+		n.conn.broken <- errBroken
+		synctest.Wait()
+		require.Equal(t, off, ch.now())
+	})
+}
