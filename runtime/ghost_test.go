@@ -151,6 +151,57 @@ func TestGhost_LeavesTheQueueThoughNobodyAsks(t *testing.T) {
 	until(t, "nothing is left", func() bool { return keysOn(t, server) == 0 })
 }
 
+// The processes of the owners may be closed by the time that a server comes back with an older file: then nobody releases those owners.
+// Their places cost the next caller no more than those of processes that died, and its release removes them.
+func TestGhost_OfClosedProcesses(t *testing.T) {
+	t.Parallel()
+	for kind, next := range map[string]func(c *lockrt.Client) (*lockrt.Lease, error){
+		"Mutex":     func(c *lockrt.Client) (*lockrt.Lease, error) { return c.Mutex("k").TryLock(patient(t)) }, // it does not even wait
+		"FairMutex": func(c *lockrt.Client) (*lockrt.Lease, error) { return c.FairMutex("k").Lock(patient(t)) },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			opts := lockrt.Options{Watchdog: time.Second}
+			var all []*lockrt.Client
+			for range 3 {
+				all = append(all, clientOf(t, server.URL(), opts))
+			}
+			held := ok(t)(exclusives[kind](all[0], "k").Lock(patient(t)))
+			waits := make(chan locked, 2)
+			for _, c := range all[1:] {
+				go func() {
+					lease, err := exclusives[kind](c, "k").Lock(patient(t))
+					waits <- locked{lease, err}
+				}()
+			}
+			until(t, "they wait", func() bool { return placesFor(t, server) == 2 })
+			server.Do("SAVE")
+			free(t, held)
+			serveAll(t, 2, waits)
+			for _, c := range all {
+				require.NoError(t, c.Close())
+			}
+			server.Kill()
+			server.Restart()
+			until(t, "the lease of the holder in the file is over", func() bool { return number(t, server, "EXISTS", "k") == 0 })
+			require.EqualValues(t, 2, placesFor(t, server))
+
+			free(t, ok(t)(next(clientOf(t, server.URL(), opts))))
+			until(t, "nothing is left", func() bool { return keysOn(t, server) == 0 })
+		})
+	}
+}
+
+// placesFor returns how many places the wait queues of the lock k have.
+func placesFor(t *testing.T, server *redistest.RedisServer) (n int64) {
+	t.Helper()
+	for _, queue := range []string{"lockgen_waiting:{k}", "redisson_lock_queue:{k}"} {
+		n += number(t, server, "LLEN", queue)
+	}
+	return n
+}
+
 // manyLater has n goroutines lock m, and returns where what they get comes.
 func manyLater(ctx context.Context, n int, m lockrt.Locker) <-chan locked {
 	got := make(chan locked, n)
