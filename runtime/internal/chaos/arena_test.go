@@ -13,8 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -128,7 +126,7 @@ func (a *arena) strike() *findings {
 	stop()
 	pulses.Wait()
 	f := a.history.check(a.rules())
-	a.left(f)
+	a.left(f, time.After(a.lease+3*time.Second))
 	patience := time.Minute
 	if a.row.many() {
 		patience = 10 * time.Second
@@ -381,56 +379,6 @@ func (a *arena) finish() {
 			<-p.exited
 		}
 	}
-}
-
-// left looks at what is left on the server, when the last lease has had the time to expire.
-func (a *arena) left(f *findings) {
-	over := time.After(a.lease + 3*time.Second)
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		keys, err := a.leftovers()
-		if err == nil && len(keys) == 0 {
-			return
-		}
-		select {
-		case <-poll.C:
-		case <-over:
-			f.violate("left on the server: %v %v", keys, err)
-			return
-		}
-	}
-}
-
-// leftovers returns keys and channels that nobody needs any more.
-func (a *arena) leftovers() ([]string, error) {
-	var left []string
-	for _, server := range a.servers() {
-		for _, cmd := range [][]string{{"KEYS", "*"}, {"PUBSUB", "CHANNELS"}} {
-			reply, err := server.Try(cmd...)
-			if err != nil {
-				return left, err
-			}
-			names, err := reply.AsStrSlice()
-			if err != nil {
-				return left, err
-			}
-			for _, name := range names {
-				if cmd[0] == "KEYS" && strings.HasPrefix(name, "lockgen_process:") {
-					continue // the description of a process stays for a while longer
-				}
-				if name != redistest.SentinelChannel && !a.of.stays(server, name) && !a.outlived(server, name) {
-					if reply, err := server.Try("GET", name); err == nil { // a hash is none that GET reads
-						if text, err := reply.ToString(); err == nil {
-							name += "=" + strconv.Quote(text)
-						}
-					}
-					left = append(left, name)
-				}
-			}
-		}
-	}
-	return left, nil
 }
 
 // keep writes the history, and what the model made of it, to files that stay.

@@ -61,7 +61,7 @@ func waiters(each int) string { return strconv.Itoa(each*processes) + " waiters"
 func older(each int) row {
 	return row{
 		name: "server back from an older file, " + waiters(each), must: "served <= 500 ms after, however many waited by then; double hold <= 500 ms; tokens rise",
-		hold: 0.25, rare: each == hundred, crowd: each,
+		hold: 0.25, rare: each == hundred, crowd: each, reverts: true,
 		rules: promises{limits: map[figure]limit{service: within(500 * ms), double: within(500 * ms)}},
 		inject: func(a *arena) {
 			a.server.Do("SAVE")

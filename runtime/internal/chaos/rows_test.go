@@ -47,6 +47,7 @@ type row struct {
 	lease    time.Duration // of the row; 0: that of its topology
 	slow     bool          // each message takes long
 	clocked  bool
+	reverts  bool // the server comes back with older data: it has places of owners that are over, some for longer than their processes run
 	inject   func(a *arena)
 }
 
