@@ -32,8 +32,12 @@ type Request interface {
 const mostBatched = 128
 
 // mostReviewed is mostBatched for requests that are in no hurry: few scripts for those of 10,000 waiters. Such a script keeps the server from
-// others for about 8 ms, so a client has one of them under way at a time.
-const mostReviewed = 4 * mostBatched
+// others for about 8 ms, so a client has one of them under way at a time. Waiters that are to ask at the same time need a while to do so: the
+// first script is sent after gatherReviews, so that it is full, too.
+const (
+	mostReviewed  = 4 * mostBatched
+	gatherReviews = 10 * time.Millisecond
+)
 
 // A Batcher sends requests for one script. While a script is under way, requests that come meanwhile wait and go together. So a
 // lone caller waits for nobody, and a crowd shares the cost of the round trip, of the command and of the call into Lua,
@@ -98,7 +102,7 @@ func (t *Transport) Batcher(batch protocol.Batch, grants bool) *Batcher {
 }
 
 // Reviewer is Batcher for requests that are in no hurry and lock: those of waiters that ask again after a long time, in case a message
-// was lost. One script handles more of them, and the next one waits for its answer.
+// was lost. They gather before they are sent. One script handles more of them, and the next one waits for its answer.
 func (t *Transport) Reviewer(batch protocol.Batch) *Batcher {
 	return t.batcher(&Batcher{batch: batch, grants: true, most: mostReviewed, single: true})
 }
@@ -188,6 +192,10 @@ func (q *slotQueue) start(start, inline bool) {
 		return
 	}
 	net := q.b.net
+	if q.b.single {
+		net.cfg.User.Go(q.gather)
+		return
+	}
 	if inline && !q.b.confirmed() { // else it may take longer
 		if own, ok := net.alone(); ok {
 			c := q.call()
@@ -207,6 +215,12 @@ func (q *slotQueue) start(start, inline bool) {
 
 // confirmed reports whether replicas have to confirm what the script grants.
 func (b *Batcher) confirmed() bool { return b.grants && b.net.cfg.Replicas > 0 }
+
+// gather is send after a pause, which the end of the client cuts short.
+func (q *slotQueue) gather() {
+	q.b.net.pause(gatherReviews)
+	q.send()
+}
 
 // send sends until the queue is empty, or until another goroutine goes on with that, since an answer is late.
 func (q *slotQueue) send() {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -309,4 +310,27 @@ func TestBatcher_Reviewer(t *testing.T) {
 		require.Equal(t, append(want, 1), sizes)
 		require.Empty(t, slices.DeleteFunc(b.one.queue[:cap(b.one.queue)], func(r Request) bool { return r == nil }))
 	}
+}
+
+// Requests that are in no hurry wait for others before the first script is sent.
+func TestBatcher_ReviewerGathers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := &fake{}
+		net := &Transport{link: link{cfg: Config{User: u}}}
+		b := net.Reviewer(protocol.Batch{})
+		begin := time.Now()
+		for n := range 3 {
+			b.Submit(taking{number: uint64(n)}, true)
+			synctest.Wait()
+		}
+		b.mu.Lock()
+		require.Len(t, b.one.queue, 3)
+		require.Equal(t, 1, b.one.sending)
+		b.one.queue = nil // there is no server
+		b.mu.Unlock()
+		u.wg.Wait()
+		require.Equal(t, gatherReviews, time.Since(begin))
+		require.Zero(t, b.one.sending)
+	})
 }
