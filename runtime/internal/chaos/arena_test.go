@@ -237,7 +237,7 @@ func (a *arena) order(p *proc, order string) {
 // await waits until holds does, and ends the test if it takes too long.
 func (a *arena) await(what string, holds func(all []*attempt) bool) {
 	a.t.Helper()
-	if !a.history.await(time.After(opTimeout), holds) {
+	if !a.history.await(opTimeout, holds) {
 		info := porcupine.LinearizationInfo{}
 		a.keep(&info)
 		require.Fail(a.t, "waited too long for "+what, "%v", a.history.marks(leaked))
@@ -253,7 +253,7 @@ func (a *arena) settle() bool {
 	if a.row.rules.loses && a.of.leased && protocol.HandOverLease > a.lease {
 		known = protocol.HandOverLease - a.lease/2 // a key that was handed over lives no longer than its lease from then on
 	}
-	ok := a.history.await(time.After(5*a.lease+opTimeout/4), func(all []*attempt) bool {
+	ok := a.history.await(5*a.lease+opTimeout/4, func(all []*attempt) bool {
 		served, keys := map[int]bool{}, map[string]bool{}
 		holds, waits, shares := false, false, map[int]bool{}
 		for _, x := range all {
@@ -353,7 +353,7 @@ func (a *arena) finish() {
 	for _, p := range a.procs {
 		a.order(p, orderRelease)
 	}
-	ok := a.history.await(time.After(3*a.lease+opTimeout/4), func(all []*attempt) bool {
+	ok := a.history.await(3*a.lease+opTimeout/4, func(all []*attempt) bool {
 		for _, x := range all {
 			if x.key == longKey && x.granted != never && x.called < since && x.granted > since {
 				return true

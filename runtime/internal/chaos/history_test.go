@@ -223,8 +223,21 @@ func (h *history) apply(e event) {
 	}
 }
 
-// await returns when holds does, which is asked after each event, and false if over comes first.
-func (h *history) await(over <-chan time.Time, holds func(all []*attempt) bool) bool {
+// pace is the shortest time between two looks at a history. A look goes through all calls, and in the tests that run beside the processes
+// would wait for it.
+const pace = 10 * time.Millisecond
+
+// await returns when holds does, which is asked after new events, and false if it does not within patience. The time during which the
+// machine did not let one of the processes run does not count.
+func (h *history) await(patience time.Duration, holds func(all []*attempt) bool) bool {
+	return h.awaitFrom(now(), patience, holds)
+}
+
+func (h *history) awaitFrom(since int64, patience time.Duration, holds func(all []*attempt) bool) bool {
+	began := time.Now()
+	over, next := time.NewTimer(patience), time.NewTicker(pace)
+	defer over.Stop()
+	defer next.Stop()
 	for {
 		h.mu.Lock()
 		met, more := holds(h.order), h.more
@@ -232,11 +245,21 @@ func (h *history) await(over <-chan time.Time, holds func(all []*attempt) bool) 
 		if met {
 			return true
 		}
-		select {
-		case <-more:
-		case <-over:
-			return false
+		for waits := true; waits; {
+			select {
+			case <-more:
+				waits = false
+			case <-over.C:
+				took := time.Since(began)
+				f := &findings{pauses: h.pauses()}
+				left := patience - took + f.pausedIn(since, since+int64(took))
+				if left <= 0 {
+					return false
+				}
+				over.Reset(left)
+			}
 		}
+		<-next.C
 	}
 }
 
