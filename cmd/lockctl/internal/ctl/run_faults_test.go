@@ -4,7 +4,12 @@ package ctl
 
 import (
 	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -137,12 +142,65 @@ func (r *ran) start(t *testing.T, f *fault) {
 		url = r.proxy.URL()
 	}
 	args := slices.Concat([]string{"run", "-watchdog", r.lease.String()}, f.flags, []string{"k", "--", "sh", "-c", stubborn})
-	r.run = start(t, "lockctl", url, "", args...)
-	r.pid = pidOf(t, r.run)
+	r.run, r.pid = underway(t, func(stderr io.Writer) *program { return startWith(t, stderr, "lockctl", url, "", args...) })
 	t.Cleanup(func() { killGroup(r.pid) })
 	if f.must != isForgotten {
 		r.wait(t, strings.Join(f.flags, " "))
 	}
+}
+
+// underway returns a lockctl run whose command runs, and the process of the command. On a busy machine lockctl may not connect within its
+// timeout. Then underway starts it again: the timeout is also that of requests during the fault, and so no longer than a user's.
+func underway(t *testing.T, start func(stderr io.Writer) *program) (*program, int) {
+	t.Helper()
+	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr")) // a file, since what the command started may outlive it
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		text, err := os.ReadFile(stderr.Name())
+		require.NoError(t, errors.Join(err, stderr.Close()))
+		if t.Failed() {
+			t.Logf("lockctl said: %s", text)
+		}
+	})
+	for range 10 {
+		p := start(stderr)
+		select {
+		case line, runs := <-p.lines:
+			if runs {
+				_, text, _ := strings.Cut(line, "up ")
+				pid, err := strconv.Atoi(text)
+				require.NoError(t, err)
+				return p, pid
+			}
+		case <-time.After(patience):
+			require.Fail(t, "lockctl neither ran the command nor ended")
+		}
+		require.Equal(t, exitNoRedis, p.ended(t), "it ended before the command ran")
+	}
+	require.Fail(t, "lockctl does not connect")
+	panic("unreachable")
+}
+
+// TestUnderway shows that a lockctl that did not connect in time is started again.
+func TestUnderway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	silent := redistest.Proxy(t, server.Addr())
+	silent.Blackhole(redistest.Both)
+	starts := 0
+	p, pid := underway(t, func(stderr io.Writer) *program {
+		starts++
+		url, timeout := silent.URL(), "10ms"
+		if starts > 2 {
+			url, timeout = server.URL(), "5s"
+		}
+		return startWith(t, stderr, "lockctl", url, "", "run", "-timeout", timeout, redistest.Key(t, "k"), "--", "sh", "-c", stubborn)
+	})
+	t.Cleanup(func() { killGroup(pid) })
+	require.GreaterOrEqual(t, starts, 3)
+	require.True(t, running(pid))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGUSR1))
+	require.Zero(t, p.ended(t))
 }
 
 // meet has the fault happen, and shows that what must happen does.
