@@ -229,14 +229,25 @@ func (s *suite) that(holds bool, format string, args ...any) {
 // until returns once a condition holds that has no event.
 func (s *suite) until(what string, holds func() bool) {
 	s.tb.Helper()
+	s.untilNone(what, func() string {
+		if holds() {
+			return ""
+		}
+		return "it does not hold"
+	})
+}
+
+// untilNone returns once nothing is left, and otherwise says what is.
+func (s *suite) untilNone(what string, left func() string) {
+	s.tb.Helper()
 	over := time.After(s.patience)
 	poll := time.NewTicker(5 * time.Millisecond)
 	defer poll.Stop()
-	for !holds() {
+	for rest := left(); rest != ""; rest = left() {
 		select {
 		case <-poll.C:
 		case <-over:
-			s.tb.Fatalf("waited too long until %s", what)
+			s.tb.Fatalf("waited too long until %s: %s", what, rest)
 		}
 	}
 }
@@ -353,14 +364,20 @@ func (s *suite) ends(l lease, cause error, what string) {
 
 var labels atomic.Int64
 
-// goroutines runs f and returns a function that reports whether any goroutines are left of those that f, and who it
-// called, started: 0 if not. They are known by a label, so it does not matter what else runs.
-func goroutines(f func()) (left func() int) {
+// goroutines runs f and returns a function that returns the stacks of the goroutines that are left of those that f, and who it
+// called, started: "" if there are none. They are known by a label, so it does not matter what else runs.
+func goroutines(f func()) (left func() string) {
 	label := fmt.Sprintf("check-%d", labels.Add(1))
 	pprof.Do(context.Background(), pprof.Labels("locktest", label), func(context.Context) { f() })
-	return func() int {
+	return func() string {
 		var profile bytes.Buffer
 		_ = pprof.Lookup("goroutine").WriteTo(&profile, 1) // a buffer takes it all
-		return strings.Count(profile.String(), `"locktest":"`+label+`"`)
+		var stacks []string
+		for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+			if strings.Contains(stack, `"locktest":"`+label+`"`) {
+				stacks = append(stacks, stack)
+			}
+		}
+		return strings.Join(stacks, "\n\n")
 	}
 }

@@ -381,5 +381,5 @@ func (s *suite) storm() {
 	for _, id := range ids {
 		s.until("nobody listens for the client", func() bool { return s.channels(id) == 0 })
 	}
-	s.until("no goroutine is left", func() bool { return left() == 0 })
+	s.untilNone("no goroutine is left", left)
 }

@@ -312,11 +312,13 @@ func TestTestLocker_FindsGoroutines(t *testing.T) {
 	t.Parallel()
 	end := make(chan struct{})
 	var wg sync.WaitGroup
+	runs := make(chan struct{})
 	left := goroutines(func() {
-		wg.Go(func() { <-end })
+		wg.Go(func() { close(runs); <-end })
 	})
-	require.NotZero(t, left())
+	<-runs
+	require.Contains(t, left(), "TestTestLocker_FindsGoroutines", "its stack is shown")
 	close(end)
 	wg.Wait()
-	require.Eventually(t, func() bool { return left() == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return left() == "" }, patience, time.Millisecond)
 }
