@@ -224,6 +224,14 @@ func TestCheck(t *testing.T) {
 			tale: story().at(10, broken, 0, 0).at(15, mended, 0, 0).hold(1, 1, 16, 17, 18, 0),
 		},
 		{
+			name: "nobody there to be told, and the machine did something else for a twentieth of a lease", rules: rules{loses: true, lease: 100 * time.Millisecond}, want: "nobody held \"long\"",
+			tale: story().at(100, stalled, 1, 0, until(105)).at(110, broken, 0, 0).at(115, mended, 0, 0).hold(1, 1, 116, 117, 118, 0),
+		},
+		{
+			name: "nobody there to be told, since the machine did something else just before", rules: rules{loses: true, lease: 100 * time.Millisecond},
+			tale: story().at(100, stalled, 1, 0, until(106)).at(110, broken, 0, 0).at(115, mended, 0, 0).hold(1, 1, 116, 117, 118, 0),
+		},
+		{
 			name: "one loses that the fault is not about", rules: rules{spares: true}, want: "process 1 lost \"long\", though the fault is not about it",
 			tale: story().loses(1, 1, 1, 2, 19, 18, 0).at(10, broken, 2, 0).at(15, mended, 2, 0),
 		},
