@@ -19,6 +19,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/runtime/internal/withdrawal"
 )
 
 // A Client grants leases on one Redis deployment, renews them from one goroutine and listens on one connection. Have
@@ -41,8 +42,7 @@ type Client struct {
 	contended                    engine.Contended
 	starts                       engine.Starts
 	quorums                      quorumQueues
-	withdrawals                  engine.Withdrawals
-	stood                        engine.Recent // fair locks in whose queues the process waited
+	withdrawals                  withdrawal.Client
 	fleet                        *fleet.Member // its part that talks to other processes
 	suspects                     engine.Suspects[wish]
 	alarms                       engine.Alarms[wish]
@@ -138,7 +138,7 @@ func newClient(conn connect.Connection, opts Options) *Client {
 	c.takes, c.acquires = c.net.Batcher(c.wire.Takes(), true), c.net.Batcher(c.wire.Acquires(), true)
 	c.reviews = c.net.Reviewer(c.wire.Acquires())
 	c.frees, c.releases = c.net.Batcher(c.wire.Frees(), false), c.net.Batcher(c.wire.Releases(), false)
-	c.withdrawals.Init(c.spawn, c.stopped)
+	c.withdrawals.Init(withdrawal.Config{Host: host{c}, Wire: c.wire, Net: c.net, Logger: opts.Logger, FairWait: opts.FairWait}, c.stopped)
 	c.reports.Spawn = c.spawn
 	c.observed = hooks.Observing(&opts.Hooks)
 	c.watchdog = watchdog.New(c.renew, c.net.RenewBatch, c.renewed)

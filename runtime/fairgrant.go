@@ -129,7 +129,7 @@ func (r *fairResource) release(of *ticket) (protocol.Outcome, error) {
 	}
 	aside := tk.asking > 0 || tk.OutcomeUnknown
 	r.mu.Unlock()
-	outcome, err := r.c.runRelease(r.lock.Release(r.owner(of), tk.wait, time.Now(), after), aside)
-	r.c.passOn(outcome, func() { _, _ = r.release(of) })
+	outcome, err := r.c.withdrawals.Release(r.lock.Release(r.owner(of), tk.wait, time.Now(), after), aside)
+	r.c.withdrawals.PassOn(outcome, func() { _, _ = r.release(of) })
 	return outcome, err
 }

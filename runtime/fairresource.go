@@ -71,7 +71,7 @@ func (r *fairResource) queued() int { return len(r.tickets) }
 // ended has the ticket wait no more.
 func (r *fairResource) ended(tk *ticket) { delete(r.tickets, tk.Number) }
 
-func (r *fairResource) withdrawer() engine.Withdrawer { return withdrawer{r.c, kindFair, r.key} }
+func (r *fairResource) withdrawer() engine.Withdrawer { return r.c.withdrawals.Of(kindFair, r.key) }
 
 // served returns how many of the waiters had the present grant, or have it.
 func (r *fairResource) served() int {

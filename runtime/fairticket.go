@@ -60,7 +60,7 @@ func (r *fairResource) acquire(op *acquireOp) protocol.Command {
 		}
 		if !r.noted {
 			r.noted = true
-			r.c.stood.Note(r.key)
+			r.c.withdrawals.Waited(r.key)
 		}
 	}
 	return r.lock.Acquire(req, time.Now())

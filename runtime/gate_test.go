@@ -8,6 +8,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/internal/withdrawal"
 	"github.com/lockgen/lockgen/scripts"
 )
 
@@ -57,7 +58,7 @@ func newGateResource(c *Client, key string) *gateResource {
 func (r *gateResource) name(*ticket) string    { return "gate" }
 func (r *gateResource) channel(*waiter) string { return "gate:" + r.key }
 func (r *gateResource) withdrawer() engine.Withdrawer {
-	return gateWithdrawer{withdrawer{r.c, "gate", r.key}}
+	return gateWithdrawer{r.c.withdrawals.Of("gate", r.key), r}
 }
 func (r *gateResource) acquire(op *acquireOp) protocol.Command {
 	return protocol.Command{Script: gateEnter, Keys: []string{r.key}, Args: []string{r.owner(op.ticket), strconv.FormatInt(op.terms.TTL.Milliseconds(), 10)}}
@@ -67,12 +68,15 @@ func (r *gateResource) read(_ *ticket, reply transport.Reply) (protocol.Verdict,
 }
 func (r *gateResource) sendRelease(op *releaseOp, _ bool) {
 	op.run(func() (protocol.Outcome, error) {
-		return r.c.runRelease(gateRelease(r.key, r.owner(op.ticket)), op.ticket.OutcomeUnknown)
+		return r.c.withdrawals.Release(gateRelease(r.key, r.owner(op.ticket)), op.ticket.OutcomeUnknown)
 	})
 }
 
-type gateWithdrawer struct{ withdrawer }
+type gateWithdrawer struct {
+	withdrawal.Withdrawer
+	r *gateResource
+}
 
 func (by gateWithdrawer) Withdraw(list []*engine.Withdrawal) (engine.Fate, error) {
-	return by.c.withdrawEach(list, func(owner string) protocol.Command { return gateRelease(by.key, owner) }, nil) // Redis names no gates
+	return by.r.c.withdrawals.Each(list, func(owner string) protocol.Command { return gateRelease(by.r.key, owner) }, nil) // Redis names no gates
 }

@@ -5,9 +5,11 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/election"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
-// host implements counting.Host and election.Host for a client.
+// host implements counting.Host, election.Host and withdrawal.Host for a client.
 type host struct{ c *Client }
 
 func (h host) Number() uint64                  { return h.c.ticketNumbers.Add(1) }
@@ -28,6 +30,21 @@ func (h host) Later(key string, f func(k *counting.Count)) {
 	}
 }
 
+func (h host) Over(number uint64) bool {
+	_, known, _ := h.c.subscribers.Find(number)
+	return !known && number <= h.c.ticketNumbers.Load()
+}
+
+func (h host) Look(tag string) {
+	h.c.lookAll(func(p subscriber) bool {
+		tk, _ := p.(*ticket)
+		fair := tk != nil && tk.r.kind.name(tk) == kindFair // the withdrawals handle the queue of a fair lock as a whole
+		return !fair && (tag == "" || protocol.HashTag(p.lockKey()) == tag)
+	})
+}
+
+func (h host) GivesBack(key string, number uint64) { h.c.traces(trace.GivesBack, key, number) }
+
 // elections returns what the elections and schedules of c have in common.
 func (c *Client) elections() election.Client {
 	return election.Client{Host: host{c}, Wire: c.wire, Net: c.net, Logger: c.opts.Logger}
@@ -42,4 +59,13 @@ func (l soleLease) Release() error {
 	err := l.grant.unlock(l.Lease)
 	l.report()
 	return err
+}
+
+// lookAll makes those of the subscribers ask that wait. It does not block.
+func (c *Client) lookAll(of func(p subscriber) bool) {
+	for n, p := range c.subscribers.All() {
+		if of(p) {
+			p.look(n)
+		}
+	}
 }

@@ -30,7 +30,6 @@ type subscriber interface {
 // the server knows whether a client listens.
 type inbox struct {
 	subscribers engine.Inbox[subscriber] // by the numbers of tickets
-	echoes      sync.Map                 // by hash tags: the turn of the last goroutine that asks again because the client heard again
 
 	inboxMu          sync.Mutex                   // guards the rest
 	listener         atomic.Pointer[hub.Listener] // changed with inboxMu; read without
@@ -145,7 +144,7 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 			}
 		}
 		if e.Again {
-			c.again(tag)
+			c.withdrawals.Again(tag)
 		}
 		switch { // the server may have lost its data, with the connection
 		case !e.Again:
@@ -167,7 +166,7 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 	p, known, lasts := c.subscribers.Find(n)
 	if !known {
 		if m.Lock != "" && !(lasts && m.Kind == protocol.MessageWanted) {
-			c.ghosts(m.Lock, m.Key, append([]uint64{n}, m.Behind...))
+			c.withdrawals.Ghosts(m.Lock, m.Key, append([]uint64{n}, m.Behind...))
 		}
 		return // it was given up; the call that gave it up releases its grant
 	}

@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"scripts", "runtime/observe", "runtime/internal/bridge", "runtime/internal/failure", "runtime/internal/force", "runtime/internal/late", "runtime/internal/monotonic", "runtime/internal/trace"},
 	{"runtime/internal/deadlock", "runtime/internal/hooks", "runtime/internal/hub", "runtime/internal/protocol", "runtime/internal/quorum", "runtime/internal/watchdog"},
 	{"runtime/internal/engine", "runtime/internal/fleet", "runtime/internal/transport"},
-	{"runtime/internal/connect", "runtime/internal/counting", "runtime/internal/election"},
+	{"runtime/internal/connect", "runtime/internal/counting", "runtime/internal/election", "runtime/internal/withdrawal"},
 	{"runtime"},
 	{"runtime/gen"},
 }

@@ -35,7 +35,7 @@ func newResource(c *Client, key string) *resource {
 
 func (r *resource) name(*ticket) string { return kindMutex }
 
-func (r *resource) withdrawer() engine.Withdrawer { return withdrawer{r.c, kindMutex, r.key} }
+func (r *resource) withdrawer() engine.Withdrawer { return r.c.withdrawals.Of(kindMutex, r.key) }
 
 func (r *resource) channel(*waiter) string { return protocol.LockChannel(r.key) }
 

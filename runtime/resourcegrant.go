@@ -63,7 +63,7 @@ func (r *resource) wanted(g *grant) {
 func (r *resource) shuts() { r.grant.endLinger() }
 
 func (r *resource) deleted(g *grant) {
-	_, _ = withdrawer{r.c, kindMutex, r.key}.mutex([]*engine.Withdrawal{{Number: g.ticket.Number, Tokens: int(g.ticket.inLine)}})
+	_, _ = r.withdrawer().Withdraw([]*engine.Withdrawal{{Number: g.ticket.Number, Tokens: int(g.ticket.inLine)}})
 }
 
 // succeed gives the grant to l in place of outer, if no other lease has it, and reports whether it

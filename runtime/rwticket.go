@@ -110,8 +110,8 @@ func (r *rwResource) ended(tk *ticket) {
 
 func (r *rwResource) sendRelease(op *releaseOp, _ bool) {
 	op.run(func() (protocol.Outcome, error) {
-		return r.c.runRelease(r.lock.Release(r.owner(op.ticket)), op.ticket.OutcomeUnknown)
+		return r.c.withdrawals.Release(r.lock.Release(r.owner(op.ticket)), op.ticket.OutcomeUnknown)
 	})
 }
 
-func (r *rwResource) withdrawer() engine.Withdrawer { return withdrawer{r.c, kindWrite, r.key} }
+func (r *rwResource) withdrawer() engine.Withdrawer { return r.c.withdrawals.Of(kindWrite, r.key) }
