@@ -299,18 +299,12 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 						continue
 					}
 				}
-				pause := engine.LookAgain
+				longest := engine.LookAgain
 				if _, ok := q.(queueing); ok && !ev.Behind && !c.net.TracksChanges() { // it is in a wait queue there
-					pause = engine.LookAgainBlind
-				}
-				if ev.TTL >= 0 {
-					pause = min(pause, ev.TTL+time.Millisecond) // Redis counts in whole milliseconds
-				}
-				if !heard || ev.Foreign && !listener.Live() {
-					pause = min(pause, engine.PollUnheard)
+					longest = engine.LookAgainBlind
 				}
 				closing = nil
-				if err := c.park(q, w, pause); err != nil {
+				if err := c.park(q, w, engine.NextLook(longest, ev.TTL, heard && (!ev.Foreign || listener.Live()))); err != nil {
 					return err
 				}
 			}

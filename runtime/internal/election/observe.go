@@ -39,12 +39,10 @@ func (e *Election) Observe(ctx context.Context, yield func(Leader, error) bool) 
 				return
 			}
 			known, away, failures, last = true, false, 0, leader
-			pause = engine.LookAgainBlind
 			if left > 0 {
-				pause = min(left+time.Millisecond, engine.LookAgain)
-			}
-			if !listener.Live() {
-				pause = min(pause, engine.PollUnheard)
+				pause = engine.NextLook(engine.LookAgain, left, listener.Live())
+			} else {
+				pause = engine.NextLook(engine.LookAgainBlind, -1, listener.Live())
 			}
 		case errors.Is(err, failure.ErrClosed) || !transport.Passing(err):
 			yield(last, err)
