@@ -2,7 +2,7 @@
 //
 //	go run ./spec/check          the short bounds; RESULTS.md is written
 //	go run ./spec/check -deep    the deep bounds too; with -limit 10m, each for that long at most
-//	go run ./spec/check -walks   random walks through Mutex.tla, RWMutex.tla and RedLock.tla, which the Go relations are compared with
+//	go run ./spec/check -walks   random walks through Mutex.tla, RWMutex.tla, RedLock.tla and MultiLock.tla, which the Go relations are compared with
 //	go run ./spec/check -ci      the short bounds; RESULTS.md is not written, but has to be of these modules
 //
 // It fails when a property does not hold, and when a mutant is not refuted.
@@ -30,12 +30,12 @@ func main() {
 	dir := flag.String("dir", "spec", "the folder of the modules")
 	workers := flag.Int("workers", 2, "threads of TLC")
 	limit := flag.Duration("limit", time.Hour, "how long a run of the deep bounds may take")
-	export := flag.Bool("walks", false, "write random walks through Mutex.tla, RWMutex.tla and RedLock.tla to testdata, and nothing else")
+	export := flag.Bool("walks", false, "write random walks through Mutex.tla, RWMutex.tla, RedLock.tla and MultiLock.tla to testdata, and nothing else")
 	flag.Parse()
 	if *export {
 		jar, err := tlc()
 		if err == nil {
-			err = walks(*dir, jar)
+			err = walks(*dir, jar, *only)
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "spec:", err)

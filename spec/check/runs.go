@@ -62,6 +62,7 @@ func holds() []run {
 		{module: "RedTokens", name: "fencing tokens, while no time passes", consts: set{"Fenced": "TRUE"}},
 		{module: "MultiLock", name: "all or none, a member is deleted"},
 		{module: "MultiLock", name: "three members, two of which the other wants", plain: true, consts: set{"Members": "{1, 2, 3}", "Some": "{p2}"}},
+		{module: "MultiLock", name: "beside Go: three processes, a lease of two units", plain: true, consts: set{"Procs": "{p1, p2, p3}", "Some": "{p3}", "Lease": "2", "Losses": "0"}},
 		{module: "MultiLock", name: "liveness: a waiter is served, or gives up", temporal: "Served", consts: set{"Losses": "0"}},
 
 		{module: "RWMutex", name: "the rule of whose turn it is, one process dies"},
