@@ -61,33 +61,20 @@ func (e MultiSaid) String() string {
 // A MultiCheck replays the trace of all MultiLocks of some processes, event by event, while it happens. Their members are mutexes of one
 // server, which nothing else in these processes locks, and each process has one client.
 //
-// A call asks for all missing members at once. It keeps those before the first refused one, gives back those behind it, and waits for the
-// refused one alone; only a call that lacks one member waits without such a try. No process joins a wait queue for which no call waits. A
-// call takes the whole when it has all members. When it ends, or its lease does, it gives back all of them at once.
+// Each call is a process of [MultiBounds], and takes its steps: it asks for all missing members at once, keeps those before the first refused
+// one, gives back those behind it, and waits for the refused one alone; it takes the whole when it has all members; when it ends, or its lease
+// does, it gives back all of them. The servers have no state of their own here: a [Check] for each member replays it as a mutex, and a trace
+// says what a call is granted.
 //
-// Two things go beyond the module: a call may lose members while it asks or waits, which it may notice later, and it may yield to a program
-// with Redisson. Each member by itself has a [Check].
+// Beyond the module, a call gives back at once what it gives back, waits without a try if it lacks one member only, and its process joins no
+// wait queue for which no call waits. And a call may do what the module leaves out: it may have no answer for some members, because another
+// call of its process has one before them, and it may yield to a program with Redisson.
 type MultiCheck struct {
 	slack time.Duration
 	calls map[uint64]*multiCall
 	over  map[any]bool       // the leases that have ended: whether they were lost
 	had   map[[3]string]bool // by process, key and owner: whether it was granted
 	said  []MultiSaid
-}
-
-// A multiCall is one call: the module's proc and part.
-type multiCall struct {
-	process string
-	members []string
-	st      string // takes, tries, waits, yields, failed, holds, lost or idle
-	is      int    // the member that it waits for, or the first that it tries
-	many    int    // that it tries
-	said    int    // how many of these it has got, or not
-	turned  int    // the first of these that it does not get, or -1
-	part    []any  // the lease of each member, or nil
-	back    []any  // the leases that it gave back to yield
-	whole   any
-	ended   time.Duration // when it became idle
 }
 
 // NewMultiCheck returns a check of a trace. slack is how long the end of a call may come before the ends of its parts.
@@ -119,30 +106,33 @@ func (c *MultiCheck) Done(at time.Duration) error {
 	if err := c.Say(MultiSaid{At: at, Action: "Done"}); err != nil {
 		return err
 	}
-	if wrong := c.leftovers(at + 1); wrong != "" {
-		return rejected(c.said, []string{wrong}, multiCall{})
-	}
+	wrong := c.leftovers(at + 1)
 	for n, call := range c.calls {
 		switch {
-		case call.st != "lost":
-			return rejected(c.said, []string{fmt.Sprintf("call %d has not ended", n)}, *call)
-		case slices.ContainsFunc(call.part, c.has):
-			return rejected(c.said, []string{fmt.Sprintf("call %d has lost the whole, and keeps members", n)}, *call)
+		case wrong != "":
+		case call.proc().St != "idle":
+			wrong = fmt.Sprintf("call %d has not ended", n)
+		case call.gives():
+			wrong = fmt.Sprintf("call %d has lost the whole, and keeps members", n)
 		}
+	}
+	if wrong != "" {
+		return rejected(c.said, []string{wrong}, multiCall{})
 	}
 	return nil
 }
 
-// leftovers returns which member is still kept by a call that ended before a time: the module's InvNone. It forgets the other ones.
+// leftovers returns which member is still kept by a call that ended before a time: the module's InvNone. It forgets calls that keep none.
 func (c *MultiCheck) leftovers(before time.Duration) (wrong string) {
 	for n, call := range c.calls {
-		if call.st != "idle" || call.ended >= before {
-			continue
-		}
-		if i := slices.IndexFunc(call.part, c.has); i >= 0 {
+		switch {
+		case call.proc().St != "idle" || call.ended >= before:
+		case !call.gives():
+			delete(c.calls, n)
+		case !call.lost: // else the holder may unlock it later
+			i := slices.IndexFunc(call.s.Part[0], func(x MultiPart) bool { return x.St == "back" })
 			return fmt.Sprintf("call %d has ended, and keeps %q", n, call.members[i])
 		}
-		delete(c.calls, n)
 	}
 	return ""
 }
@@ -167,16 +157,7 @@ func (c *MultiCheck) step(e MultiSaid) (wrong string) {
 	case "Over":
 		return c.ends(e)
 	case "Begin":
-		switch {
-		case call != nil && call.st != "idle":
-			return "it has begun before"
-		case call != nil && slices.ContainsFunc(call.part, c.has):
-			return "it has members from before"
-		case len(e.Members) == 0 || !slices.IsSorted(e.Members) || len(slices.Compact(slices.Clone(e.Members))) < len(e.Members):
-			return "its members are not in the order of their keys, each once"
-		}
-		c.calls[e.Call] = &multiCall{process: e.Process, members: e.Members, st: "takes", turned: -1, part: make([]any, len(e.Members))}
-		return ""
+		return c.begins(e)
 	}
 	if call == nil {
 		if e.Action == "End" {
@@ -187,77 +168,100 @@ func (c *MultiCheck) step(e MultiSaid) (wrong string) {
 	if e.Member < 0 || e.Many < 0 || e.Member+max(1, e.Many) > len(call.members) {
 		return "it has no such member"
 	}
+	over := call.proc().St == "idle"
+	if e.Action != "Has" && e.Action != "Refused" {
+		if wrong := call.tried(e.Action == "End"); wrong != "" {
+			return wrong
+		}
+		c.settle(call)
+	}
 	switch e.Action {
 	case "Try", "Stand":
 		return c.asks(call, e)
 	case "Has":
 		return c.gets(call, e)
 	case "Refused":
-		return call.refused(e)
+		return c.refused(call, e)
 	case "Yield":
-		if call.st != "waits" || call.is != e.Member {
+		if !call.waits() || call.proc().For != e.Member {
 			return "it does not wait for that"
 		}
-		call.st, call.back, call.part = "yields", call.part, make([]any, len(call.part))
+		call.yields(e.Member)
 		return ""
 	case "Take":
-		if call.st != "takes" && call.st != "yields" || call.missing() {
+		if call.proc().St == "yields" {
+			call.s.Proc[0].St = "takes"
+		}
+		if !call.do("Take", -1) {
 			return "it has not got all members"
 		}
-		call.st, call.whole = "holds", e.Lease
+		call.whole = e.Lease
 		return ""
 	case "End":
-		if call.st == "holds" || call.st == "lost" {
+		switch {
+		case call.proc().St == "holds" || call.lost:
 			return "it holds the whole, which has a lease"
-		}
-		if call.st != "idle" {
-			call.st, call.ended = "idle", e.At
+		case !over:
+			_ = call.do("Lost", -1) || call.do("End", -1)
+			call.ended = e.At
+			c.settle(call)
 		}
 		return ""
 	}
 	return "there is no such action"
 }
 
-// missing reports whether it lacks a member.
-func (call *multiCall) missing() bool { return slices.Contains(call.part, nil) }
+// begins returns why a call may not begin.
+func (c *MultiCheck) begins(e MultiSaid) (wrong string) {
+	if len(e.Members) == 0 || !slices.IsSorted(e.Members) || len(slices.Compact(slices.Clone(e.Members))) < len(e.Members) {
+		return "its members are not in the order of their keys, each once"
+	}
+	before := c.calls[e.Call]
+	call := newMultiCall(e.Process, e.Members)
+	switch {
+	case before == nil:
+	case before.proc().St != "idle":
+		return "it has begun before"
+	case before.gives():
+		return "it has members from before"
+	}
+	call.do("Begin", -1)
+	c.calls[e.Call] = call
+	return ""
+}
 
 // asks returns why a call may not ask for members.
 func (c *MultiCheck) asks(call *multiCall, e MultiSaid) (wrong string) {
-	if call.st == "yields" && e.Action == "Try" {
-		if c.has(call.part[e.Member]) {
+	missing := call.b.missing(call.s, 0)
+	switch pr := call.proc(); {
+	case pr.St == "yields" && e.Action == "Try":
+		if c.has(call.leases[e.Member]) {
 			return "it has that member"
 		}
-		call.is, call.many, call.said = e.Member, e.Many, 0
+		return ""
+	case pr.St == "waits" && !call.stands && e.Action == "Stand": // it was refused one of several
+		if i := slices.IndexFunc(call.s.Part[0], func(x MultiPart) bool { return x.St == "back" }); i >= 0 {
+			return fmt.Sprintf("it keeps %q behind the refused %q", call.members[i], call.members[pr.For])
+		}
+		if e.Member != pr.For {
+			return fmt.Sprintf("the first member that it lacks is %d", pr.For)
+		}
+		call.stands = true
+		return ""
+	case pr.St != "takes":
+		return "it is " + pr.St
+	case len(missing) == 0 || e.Member != missing[0]:
+		return fmt.Sprintf("the members that it lacks are %v", missing)
+	case e.Action == "Stand" && len(missing) == 1:
+		call.refuse(e.Member)
+		call.do("Try", -1)
+		call.stands = true
+		return ""
+	case e.Action == "Try" && len(missing) > 1 && e.Many == len(missing):
+		call.from, call.many, call.answers = e.Member, e.Many, nil
 		return ""
 	}
-	refused := call.st == "tries" && call.turned >= 0
-	early := call.st == "tries" && !refused && call.said > 0 // another call of the process had the next member
-	if call.st != "takes" && !refused && !early {
-		return "it is " + call.st
-	}
-	first := slices.Index(call.part, nil)
-	if refused {
-		first = call.turned
-		for i := call.turned; i < len(call.part); i++ {
-			if c.has(call.part[i]) {
-				return fmt.Sprintf("it keeps %q behind the refused %q", call.members[i], call.members[call.turned])
-			}
-			call.part[i] = nil
-		}
-	}
-	switch missing := len(call.members) - first; {
-	case first < 0 || e.Member != first:
-		return fmt.Sprintf("the first member that it lacks is %d", first)
-	case e.Action == "Try" && (refused || e.Many != missing || missing < 2):
-		return fmt.Sprintf("it lacks %d members; a call tries all of them at once, and waits for the refused one", missing)
-	case e.Action == "Stand" && missing > 1 && !refused:
-		return fmt.Sprintf("it lacks %d members, and has not tried to get them", missing)
-	}
-	call.st, call.is, call.many, call.said, call.turned = "tries", e.Member, e.Many, 0, -1
-	if e.Action == "Stand" {
-		call.st = "waits"
-	}
-	return ""
+	return fmt.Sprintf("it lacks %d members; a call tries all of them at once, and waits for the refused one", len(missing))
 }
 
 // gets returns why a call may not get a member.
@@ -265,84 +269,104 @@ func (c *MultiCheck) gets(call *multiCall, e MultiSaid) (wrong string) {
 	switch {
 	case !c.had[[3]string{call.process, call.members[e.Member], e.Owner}]:
 		return fmt.Sprintf("nobody has granted %q to %q", call.members[e.Member], e.Owner)
-	case e.Lease == nil || slices.Contains(call.part, e.Lease):
+	case e.Lease == nil || slices.Contains(call.leases, e.Lease):
 		return "it has that lease"
 	}
-	if wrong := call.answered(e); wrong != "" {
+	if wrong = call.answered(e.Member); wrong != "" {
 		return wrong
 	}
-	if slices.ContainsFunc(call.back, c.has) {
+	switch pr := call.proc(); {
+	case pr.St == "yields" && slices.ContainsFunc(call.back, c.has):
 		return "it keeps members from before it yielded"
-	}
-	call.part[e.Member] = e.Lease
-	if call.st == "waits" || call.st == "tries" && call.said == call.many && call.turned < 0 {
-		call.st = "takes"
-	}
-	return ""
-}
-
-// answered counts an answer: of the members that a call tries, in their order.
-func (call *multiCall) answered(e MultiSaid) (wrong string) {
-	switch call.st {
-	case "waits":
-		if e.Member != call.is {
-			return fmt.Sprintf("it waits for member %d", call.is)
-		}
-	case "tries":
-		if e.Member != call.is+call.said || call.said == call.many {
-			return fmt.Sprintf("it tries %d members from member %d on, and has %d answers", call.many, call.is, call.said)
-		}
-	case "yields":
+	case pr.St == "yields":
+		call.s.Part[0][e.Member] = MultiPart{"has", call.b.Lease}
+	case call.many > 0:
+		call.answers = append(call.answers, true)
 	default:
-		return "it asks for nothing: it is " + call.st
+		call.granted(e.Member)
 	}
-	call.said++
-	return ""
+	call.leases[e.Member] = e.Lease
+	return c.told(call)
 }
 
 // refused returns why a call may not be refused a member.
-func (call *multiCall) refused(e MultiSaid) (wrong string) {
-	if wrong := call.answered(e); wrong != "" {
+func (c *MultiCheck) refused(call *multiCall, e MultiSaid) (wrong string) {
+	if wrong = call.answered(e.Member); wrong != "" {
 		return wrong
 	}
-	switch {
-	case call.st == "waits":
-		call.st = "failed" // it ends
-	case call.st == "tries" && call.turned < 0:
-		call.turned = e.Member
+	if call.failed = call.waits(); call.many > 0 {
+		call.answers = append(call.answers, false)
 	}
-	return ""
+	return c.told(call)
+}
+
+// told replays a try once it has all answers, and what becomes of the leases of a call.
+func (c *MultiCheck) told(call *multiCall) (wrong string) {
+	if call.many > 0 && len(call.answers) == call.many {
+		wrong = call.tried(false)
+	}
+	c.settle(call)
+	return wrong
+}
+
+// settle replays the ends of leases that a call has, or gives back.
+func (c *MultiCheck) settle(call *multiCall) {
+	for k, x := range call.s.Part[0] {
+		switch over := !c.has(call.leases[k]); {
+		case x.St == "back" && over:
+			call.release(k)
+		case x.St == "has" && over:
+			call.s.Srv[k] = MultiServer{Owner: others, Left: 1}
+		}
+	}
 }
 
 // stands returns why a process may not join the wait queue of a key.
 func (c *MultiCheck) stands(e MultiSaid) (wrong string) {
+	wrong = "no call of the process waits for it"
 	for _, call := range c.calls {
-		if call.process == e.Process && (call.st == "waits" || call.st == "yields") && call.members[call.is] == e.Key {
-			return ""
+		switch k := slices.Index(call.members, e.Key); {
+		case k < 0 || call.process != e.Process || call.proc().For != k:
+		case call.waits():
+			call.refuse(k)
+			call.do("Stand", k)
+			wrong = ""
+		case call.proc().St == "yields":
+			wrong = ""
 		}
 	}
-	return "no call of the process waits for it"
+	return wrong
 }
 
 // ends returns why a lease may not end.
 func (c *MultiCheck) ends(e MultiSaid) (wrong string) {
 	c.over[e.Lease] = !e.Freed
 	for n, call := range c.calls {
-		if e.Lease == call.whole {
-			if call.st = "lost"; e.Freed {
-				call.st, call.ended = "idle", e.At
+		if e.Lease == call.whole && call.proc().St == "holds" {
+			action := "End"
+			if call.ended = e.At; !e.Freed {
+				action, call.lost = "Lost", true
 			}
+			if !call.do(action, -1) {
+				return fmt.Sprintf("call %d has lost no member", n)
+			}
+			c.settle(call)
 			return ""
 		}
-		i := slices.Index(call.part, e.Lease)
-		behind := call.st == "tries" && call.turned >= 0 && i > call.turned
-		switch {
-		case i < 0:
-		case e.Freed && !behind && slices.Contains([]string{"takes", "tries", "waits", "failed", "holds"}, call.st):
+		i := slices.Index(call.leases, e.Lease)
+		if i < 0 {
+			continue
+		}
+		if e.Freed && slices.Contains(call.answers, false) { // the rest is not answered
+			if wrong = call.tried(false); wrong != "" {
+				return wrong
+			}
+		}
+		if e.Freed && call.proc().St != "yields" && call.s.Part[0][i].St != "back" {
 			return fmt.Sprintf("call %d needs member %d, and gives it back", n, i)
-		default:
-			return ""
 		}
+		c.settle(call)
+		return ""
 	}
 	return ""
 }
