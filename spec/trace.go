@@ -1,7 +1,6 @@
 package spec
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -19,7 +18,8 @@ import (
 type Check struct {
 	b      Bounds
 	states []State
-	begun  map[Owner]bool
+	begun  map[Owner]bool // owners that have asked
+	given  map[Owner]bool // owners whose release was sent
 	at     time.Duration
 	stood  time.Duration // when an owner joined the queue last
 	slack  time.Duration
@@ -56,7 +56,7 @@ const mostSaid = 12
 func NewCheck(procs int, claim, slack, late time.Duration) *Check {
 	day := int(min(int64(24*time.Hour), math.MaxInt)) // in nanoseconds, as all times: with 32 bits a trace lasts 2 s at most
 	b := Bounds{Procs: procs, Lease: day, Claim: int(claim), MaxNet: 1 << 30, Lossy: true, Contended: true}
-	return &Check{b: b, states: []State{b.Init()}, begun: map[Owner]bool{}, slack: slack, late: late, tokens: map[Owner][]int64{}}
+	return &Check{b: b, states: []State{b.Init()}, begun: map[Owner]bool{}, given: map[Owner]bool{}, slack: slack, late: late, tokens: map[Owner][]int64{}}
 }
 
 // Say replays the next event. It fails if the protocol does not permit it.
@@ -70,7 +70,6 @@ func (c *Check) Say(e Said) error {
 	if wrong := c.fences(e); wrong != "" {
 		return rejected(c.said, []string{wrong}, c.states[0])
 	}
-	seen := map[string]bool{}
 	var after []State
 	var wrong []string
 	for _, s := range c.states {
@@ -83,8 +82,8 @@ func (c *Check) Say(e Said) error {
 				to, why := c.agree(to, e)
 				if why != "" {
 					wrong = append(wrong, why)
-				} else if key := to.Key(); !seen[key] {
-					seen[key] = true
+				} else {
+					to.Gone = nil // see over
 					after = append(after, to)
 				}
 			}
@@ -96,14 +95,30 @@ func (c *Check) Say(e Said) error {
 	switch e.Action {
 	case "Asks", "Joins":
 		c.begun[e.Who] = true
+	case "GiveBack":
+		c.given[e.Who] = true
 	case "RunAcquire":
 		c.stood = c.at
 	}
-	c.states = after
-	if len(after) > mostStates {
+	if c.states = distinct(after); len(c.states) > mostStates {
 		return fmt.Errorf("the trace may be in more than %d states", mostStates)
 	}
 	return nil
+}
+
+// distinct returns some states, each once.
+func distinct(some []State) (all []State) {
+	if len(some) == 1 {
+		return some
+	}
+	seen := map[string]bool{}
+	for _, s := range some {
+		if key := s.Key(); !seen[key] {
+			seen[key] = true
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // fences returns what is wrong with the tokens of e: they rise in the order of grants at the server, and an owner has only those that were drawn for it there.
@@ -191,7 +206,7 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 			n.begin(e.Who, line)
 		case c.begun[e.Who] && own && pr.claiming() && (!pr.Asking || pr.Joined) && (line == 2) == (pr.St == "waits"):
 			n.again(p, line)
-		case c.begun[e.Who] && e.Action == "Joins" && (s.over(e.Who) || own && pr.St == "held" && pr.Joined):
+		case c.begun[e.Who] && e.Action == "Joins" && (c.over(s, e.Who) || own && pr.St == "held" && pr.Joined):
 			return []State{s}, "" // the release was sent again; the first one was done, as it handed over this lock: it counts once
 		}
 		for _, step := range n.steps {
@@ -208,7 +223,7 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 			return []State{to.tidy(true)}, ""
 		}
 	case "Unknown":
-		if s.over(e.Who) {
+		if c.over(s, e.Who) {
 			return []State{s}, "" // it was handed over before, and has ended
 		}
 		if own && pr.Asking {
@@ -219,7 +234,7 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 	case "Granted", "Handed", "Refused", "Settled", "Renewed":
 		return c.answered(s, e)
 	case "Renew", "Prolongs":
-		late := e.Action == "Prolongs" && s.over(e.Who)
+		late := e.Action == "Prolongs" && c.over(s, e.Who)
 		if own && pr.St == "held" || late {
 			to := s.clone()
 			to.Net = slices.DeleteFunc(to.Net, func(m Message) bool { return m.Kind == "renew" && m.O == e.Who && m.Arg == secondCopy })
@@ -248,10 +263,8 @@ func (c *Check) steps(s State, e Said) (some []State, why string) {
 			n.add("GiveUp", s.abandon(p, false))
 		}
 	case "GiveBack":
-		if s.over(e.Who) {
-			to := s.clone()
-			to.Net = append(to.Net, Message{Kind: "release", O: e.Who})
-			n.add("GiveBack", to)
+		if c.over(s, e.Who) {
+			return []State{s}, ""
 		}
 	}
 	for _, step := range n.steps {
@@ -272,71 +285,16 @@ func java(s State, e Said) (some []State, why string) {
 	return []State{to}, ""
 }
 
-// over reports whether o is withdrawn.
-func (s State) over(o Owner) bool {
-	return slices.ContainsFunc(s.Gone, func(g Gone) bool { return g.O == o })
-}
-
-// sent marks the youngest request of o as sent now: of two that were asked at one moment, the later one, by the count in TTL.
-func sent(s State, o Owner) State {
-	youngest := -1
-	for i, m := range s.Net {
-		if m.Kind == "acquire" && m.O == o && (youngest < 0 || cmp.Or(cmp.Compare(m.Age, s.Net[youngest].Age), cmp.Compare(m.TTL, s.Net[youngest].TTL)) < 0) {
-			youngest = i
-		}
-	}
-	if youngest < 0 {
-		return s
-	}
-	to := s.clone()
-	to.Net[youngest].Age = 0
-	return to.tidy(true)
-}
-
-// pick returns the messages of a kind and an owner that agree with also: the youngest of them, and the messages under
-// way without the oldest. A trace does not tell which of several arrived: its age counts as little as possible, and the
-// rest can be answered as late as possible.
-func (s State) pick(kind string, o Owner, also func(Message) bool) (m Message, rest []Message, ok bool) {
-	oldest := -1
-	for i, x := range s.Net {
-		if x.Kind != kind || x.O != o || !also(x) {
-			continue
-		}
-		if oldest < 0 {
-			oldest, m = i, x
-			continue
-		}
-		if x.youth() < s.Net[oldest].youth() {
-			oldest = i
-		}
-		if x.youth() > m.youth() {
-			m = x
-		}
-	}
-	if oldest < 0 {
-		return m, nil, false
-	}
-	if kind == "release" || kind == "renewed" { // sets do not distinguish equal messages
-		return m, s.Net, true
-	}
-	return m, slices.Delete(slices.Clone(s.Net), oldest, oldest+1), true
-}
-
-// youth orders messages by the trust that they permit: for a refusal, by how long its request was under way.
-func (m Message) youth() int {
-	switch m.Kind {
-	case "refused":
-		return -m.Arg
-	case "granted", "renewed":
-		return m.TTL - m.Age
-	}
-	return -m.Age
+// over reports whether o is withdrawn in s: it has asked, and its process has it no more. The states of a trace do not list these owners, nor
+// their releases, which may arrive at any time: there are ever more of them.
+func (c *Check) over(s State, o Owner) bool {
+	return c.begun[o] && (s.own(o.P) != o || s.Proc[o.P].St == "idle")
 }
 
 // answered returns the states after an answer. The trust is at most that of the module.
 func (c *Check) answered(s State, e Said) (some []State, why string) {
 	why = "there is no such answer"
-	if e.Action == "Settled" && s.over(e.Who) {
+	if e.Action == "Settled" && c.over(s, e.Who) {
 		return []State{s}, "" // it was handed over before, and has ended
 	}
 	for _, kind := range map[string][]string{"Granted": {"granted"}, "Handed": {"handed"}, "Refused": {"refused"},
@@ -368,6 +326,9 @@ func (c *Check) answered(s State, e Said) (some []State, why string) {
 func (c *Check) served(s State, e Said) (some []State, why string) {
 	kind := map[string]string{"RunAcquire": "acquire", "RunRenew": "renew", "RunRelease": "release"}[e.Action]
 	m, rest, ok := s.pick(kind, e.Who, func(m Message) bool { return kind != "acquire" || e.Line < 0 || m.Arg == e.Line })
+	if kind == "release" && c.given[e.Who] {
+		m, rest, ok = Message{Kind: kind, O: e.Who}, s.Net, true
+	}
 	if !ok && c.Resends && c.begun[e.Who] {
 		m, rest, ok = Message{Kind: kind, O: e.Who, Arg: max(0, e.Line)}, s.Net, true
 	}
