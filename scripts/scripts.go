@@ -2,7 +2,7 @@
 // step, and changes with it.
 //
 // The files say.lua, handover.lua, rw.lua, fair.lua, owned.lua and counting.lua have the functions that several steps share,
-// and pass.lua has what release does most often.
+// and pass.lua and queue.lua have what release and acquire do most often.
 // Every other file begins with a header that describes its KEYS, its ARGV and its replies, and why it may run twice: a reply
 // can get lost on its way, and then the only way to learn the outcome is to send the script again. No script of a lock
 // counts anything; each sets a state that is the same after the second run as after the first. The scripts of
@@ -51,6 +51,9 @@ var take string
 
 //go:embed free.lua
 var free string
+
+//go:embed queue.lua
+var queue string
 
 //go:embed acquire.lua
 var acquire string
@@ -179,7 +182,7 @@ var everyDone string
 var (
 	Take        = script("take", take, alone)
 	Free        = script("free", free, alone)
-	Acquire     = script("acquire", acquire, ofMutexes)
+	Acquire     = script("acquire", acquire, append([]*string{&queue}, ofMutexes...))
 	Release     = script("release", release, append([]*string{&pass}, ofMutexes...))
 	Renew       = script("renew", renew, alone)
 	ForceUnlock = script("force_unlock", forceUnlock, append(slices.Clip(ofMutexes), &owned))

@@ -669,7 +669,7 @@ func TestAll_EveryFile(t *testing.T) {
 	files, err := filepath.Glob("*.lua")
 	require.NoError(t, err)
 	shared := map[string]string{}
-	names := []string{"pass.lua", "say.lua", "handover.lua", "counting.lua", "rw.lua", "fair.lua", "owned.lua"}
+	names := []string{"pass.lua", "queue.lua", "say.lua", "handover.lua", "counting.lua", "rw.lua", "fair.lua", "owned.lua"}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
@@ -680,6 +680,7 @@ func TestAll_EveryFile(t *testing.T) {
 	for _, all := range before[4:] {
 		before = append(before, all+shared["owned.lua"])
 	}
+	before = append(before, shared["queue.lua"]+handover)
 	for _, script := range scripts.All() {
 		names = append(names, script.Name+".lua")
 		step, err := os.ReadFile(script.Name + ".lua")
