@@ -137,29 +137,83 @@ type latchStep struct {
 	unknown bool // the call has failed: it may have had its effect, at any time since it began
 }
 
-// latchModel is a latch, whose state is its count.
-var latchModel = porcupine.Model{
-	Init: func() any { return 0 },
-	Step: func(before, input, _ any) (bool, any) {
-		count, in := before.(int), input.(latchStep)
-		switch {
-		case in.start > 0 && count == 0:
-			return in.started || in.unknown, in.start
-		case in.start > 0:
-			return !in.started, count
-		case in.down:
-			left := max(0, count-1)
-			return in.unknown || in.left == left, left
+// A latchState is a state of the model of a latch: its count, and the calls with an unknown outcome that may still have their effect. Which of them
+// do is all the same, so the state counts them: porcupine would try each set of them otherwise, which takes minutes for twenty.
+type latchState struct {
+	count  int
+	downs  int    // that may still count down
+	starts string // the counts that may still be set, a byte each, sorted
+}
+
+// latchModel is a latch.
+var latchModel = (&porcupine.NondeterministicModel{
+	Init: func() []any { return []any{latchState{}} },
+	Step: func(before, input, _ any) (after []any) {
+		s, in := before.(latchState), input.(latchStep)
+		if in.unknown {
+			return []any{s.with(in)}
 		}
-		return count == 0, count
+		for _, s := range s.reaches() {
+			if s, ok := s.step(in); ok {
+				after = append(after, s)
+			}
+		}
+		return after
 	},
+}).ToModel()
+
+// with adds a call with an unknown outcome.
+func (s latchState) with(in latchStep) latchState {
+	if in.down {
+		s.downs++
+	} else if in.start > 0 {
+		starts := append([]byte(s.starts), byte(in.start))
+		slices.Sort(starts)
+		s.starts = string(starts)
+	}
+	return s
+}
+
+// reaches returns the states that calls with an unknown outcome may lead to, and the state itself.
+func (s latchState) reaches() []latchState {
+	all := []latchState{s}
+	add := func(s latchState) {
+		if !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	for i := 0; i < len(all); i++ {
+		s := all[i]
+		if s.count > 0 && s.downs > 0 {
+			add(latchState{s.count - 1, s.downs - 1, s.starts})
+		}
+		for n := 0; s.count == 0 && n < len(s.starts); n++ {
+			add(latchState{int(s.starts[n]), s.downs, s.starts[:n] + s.starts[n+1:]})
+		}
+	}
+	return all
+}
+
+// step is a call with a known outcome, if that is right.
+func (s latchState) step(in latchStep) (latchState, bool) {
+	switch {
+	case in.start > 0 && s.count == 0:
+		s.count = in.start
+		return s, in.started
+	case in.start > 0:
+		return s, !in.started
+	case in.down:
+		s.count = max(0, s.count-1)
+		return s, in.left == s.count
+	}
+	return s, s.count == 0
 }
 
 // did adds a call of a goroutine, which has returned, to the history of a latch.
 func (l *latched) did(g *worker, in latchStep, began time.Duration) {
 	ended := int64(g.p.w.watch.now())
 	if in.unknown {
-		ended = never
+		ended = int64(began) // from then on it may have its effect, or none
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,9 +225,10 @@ func TestHistory_Latch(t *testing.T) {
 	start, none := latchStep{start: 2, started: true}, latchStep{start: 2}
 	down := func(left int) latchStep { return latchStep{down: true, left: left} }
 	wait := latchStep{}
+	unknown := slices.Repeat([]latchStep{{down: true, unknown: true}}, 30)
 	for name, tt := range map[string]struct {
 		want  porcupine.CheckResult
-		steps []latchStep // one after the other; those without an outcome end never
+		steps []latchStep // one after the other
 	}{
 		"open":                  {porcupine.Ok, []latchStep{start, none, down(1), down(0), wait}},
 		"never started":         {porcupine.Ok, []latchStep{down(0), wait}},
@@ -183,13 +238,17 @@ func TestHistory_Latch(t *testing.T) {
 		"open too early":        {porcupine.Illegal, []latchStep{start, down(1), wait}},
 		"one counts twice":      {porcupine.Illegal, []latchStep{start, down(0)}},
 		"one does not count":    {porcupine.Illegal, []latchStep{start, down(1), down(1)}},
+		"set by an unknown one": {porcupine.Ok, []latchStep{{start: 2, unknown: true}, down(1), none, down(0), wait}},
+		"its effect comes late": {porcupine.Ok, []latchStep{{start: 2, unknown: true}, down(0), wait, down(1)}},
+		"set twice by one":      {porcupine.Illegal, []latchStep{{start: 1, unknown: true}, none, down(0), none}},
+		"thirty unknown ones":   {porcupine.Illegal, append(unknown, latchStep{start: 40, started: true}, wait)},
 		"an unknown one is two": {porcupine.Illegal, []latchStep{{start: 3, started: true}, {down: true, unknown: true}, down(0)}},
 	} {
 		var history []porcupine.Operation
 		for i, step := range tt.steps {
 			op := porcupine.Operation{ClientId: i, Input: step, Call: int64(2 * i), Return: int64(2*i + 1)}
 			if step.unknown {
-				op.Return = never
+				op.Return = op.Call
 			}
 			history = append(history, op)
 		}
