@@ -178,7 +178,7 @@ func TestFairResource_WhatIsTakenWhileItIsGrantedIsNotPassedOn(t *testing.T) {
 		tk.To(engine.TicketAsking)
 		w, both := tk.own.w, sync.WaitGroup{}
 		r.mu.Unlock()
-		both.Go(func() { tk.taken(tk.Number) })
+		both.Go(func() { tk.taken() })
 		both.Go(func() { r.settle(tk.request(), time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil) })
 		both.Wait()
 		r.mu.Lock()

@@ -36,10 +36,9 @@ func (h host) Over(number uint64) bool {
 }
 
 func (h host) Look(tag string) {
-	h.c.lookAll(func(p subscriber) bool {
-		tk, _ := p.(*ticket)
-		fair := tk != nil && tk.r.kind.name(tk) == kindFair // the withdrawals handle the queue of a fair lock as a whole
-		return !fair && (tag == "" || protocol.HashTag(p.lockKey()) == tag)
+	h.c.lookAll(func(tk *ticket) bool {
+		fair := tk.r.kind.name(tk) == kindFair // the withdrawals handle the queue of a fair lock as a whole
+		return !fair && (tag == "" || protocol.HashTag(tk.r.key) == tag)
 	})
 }
 
@@ -61,11 +60,11 @@ func (l soleLease) Release() error {
 	return err
 }
 
-// lookAll makes those of the subscribers ask that wait. It does not block.
-func (c *Client) lookAll(of func(p subscriber) bool) {
-	for n, p := range c.subscribers.All() {
-		if of(p) {
-			p.look(n)
+// lookAll makes the waiters with those of the tickets ask. It does not block.
+func (c *Client) lookAll(of func(tk *ticket) bool) {
+	for _, tk := range c.subscribers.All() {
+		if of(tk) {
+			tk.look()
 		}
 	}
 }

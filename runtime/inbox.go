@@ -3,33 +3,20 @@ package lockrt
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A subscriber gets the messages about the ticket n that it holds, or waits with.
-type subscriber interface {
-	lockKey() string
-	resubscribed(n uint64)
-	look(n uint64)
-	soon(n uint64, d time.Duration)
-	wanted(n uint64)
-	taken(n uint64)
-	// handed is called when another process hands the lock over to the ticket.
-	handed(m protocol.Message)
-}
-
-// An inbox passes each message on the client's channel to the subscriber that it concerns. A client has one channel for
+// An inbox passes each message on the client's channel to the ticket that it concerns. A client has one channel for
 // all its keys, and listens from its first lock on. Waiters listen for a hand-over. Holders listen to learn at once
 // that their key was taken, or that the connection was lost and with it perhaps the server's data.
 //
 // In a cluster with sharded channels, messages to waiters come on another channel, in the slot of the key: only there
 // the server knows whether a client listens.
 type inbox struct {
-	subscribers engine.Inbox[subscriber] // by the numbers of tickets
+	subscribers engine.Inbox[*ticket] // of the messages about their numbers
 
 	inboxMu          sync.Mutex                   // guards the rest
 	listener         atomic.Pointer[hub.Listener] // changed with inboxMu; read without
@@ -138,9 +125,9 @@ func (c *Client) receive(e hub.Event) { c.receiveOf("", e) }
 func (c *Client) receiveOf(tag string, e hub.Event) {
 	if e.Subscribed {
 		// Earlier messages may be lost.
-		for n, p := range c.subscribers.All() {
-			if tag == "" || protocol.HashTag(p.lockKey()) == tag {
-				p.resubscribed(n)
+		for _, tk := range c.subscribers.All() {
+			if tag == "" || protocol.HashTag(tk.r.key) == tag {
+				tk.resubscribed()
 			}
 		}
 		if e.Again {
@@ -163,7 +150,7 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 		return
 	}
 	n := m.Number
-	p, known, lasts := c.subscribers.Find(n)
+	tk, known, lasts := c.subscribers.Find(n)
 	if !known {
 		if m.Lock != "" && !(lasts && m.Kind == protocol.MessageWanted) {
 			c.withdrawals.Ghosts(m.Lock, m.Key, append([]uint64{n}, m.Behind...))
@@ -172,18 +159,18 @@ func (c *Client) receiveOf(tag string, e hub.Event) {
 	}
 	switch m.Kind {
 	case protocol.MessageWanted:
-		p.wanted(n)
+		tk.wanted()
 	case protocol.MessageTaken:
-		p.taken(n)
+		tk.taken()
 	case protocol.MessageGranted:
 		if !m.Granted.IsZero() {
-			p.handed(m)
+			tk.handed(m)
 		}
 	case protocol.MessageLook:
-		p.look(n)
+		tk.look()
 	case protocol.MessageSoon:
 		if m.Timed {
-			p.soon(n, m.After)
+			tk.soon(m.After)
 		}
 	}
 }

@@ -263,7 +263,7 @@ func (t *stateTest) lingers() {
 	}
 	for name, end := range map[string]func(g *grant) engine.GrantState{
 		"wanted": func(g *grant) engine.GrantState {
-			g.ticket.wanted(g.ticket.Number)
+			g.ticket.wanted()
 			return engine.GrantReleasing
 		},
 		"over": func(g *grant) engine.GrantState {

@@ -42,14 +42,14 @@ func TestTicket_HearsOfAStart(t *testing.T) {
 	r.ticket.Number = 7
 	t.Cleanup(func() { r.ticket.extra.recheck.Stop() })
 	for _, pause := range []time.Duration{20 * time.Millisecond, handOverLease} {
-		r.ticket.soon(7, pause)
+		r.ticket.soon(pause)
 		r.mu.Lock()
 		start := r.ticket.extra.start
 		r.mu.Unlock()
 		require.Equal(t, 20*time.Millisecond, start)
 	}
 	r.ticket.State = engine.TicketGranted
-	r.ticket.soon(7, 5*time.Millisecond)
+	r.ticket.soon(5 * time.Millisecond)
 	require.Equal(t, 20*time.Millisecond, r.ticket.extra.start, "of a ticket that was granted meanwhile")
 }
 

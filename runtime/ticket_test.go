@@ -65,7 +65,7 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 			done := released{protocol.Released{Outcome: protocol.PassedOn, At: time.Now()}, now()}
 			want := engine.Refused
 			if forced {
-				again.taken(again.Number)
+				again.taken()
 				done.Outcome, want = protocol.Kept, engine.Turn
 			}
 			r.mu.Lock()

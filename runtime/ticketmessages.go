@@ -10,9 +10,6 @@ import (
 
 // A ticket is the subscriber of the messages about its number.
 
-// lockKey returns the key that messages to the ticket are about.
-func (tk *ticket) lockKey() string { return tk.r.key }
-
 // handed handles the message that another process handed the lock over to the ticket.
 func (tk *ticket) handed(m protocol.Message) {
 	received := now()
@@ -55,7 +52,7 @@ func (tk *ticket) handed(m protocol.Message) {
 }
 
 // look makes the waiter ask: it is its turn.
-func (tk *ticket) look(uint64) {
+func (tk *ticket) look() {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	tk.askFor()
@@ -74,7 +71,7 @@ func (tk *ticket) askFor() {
 }
 
 // resubscribed makes the waiter ask: messages during the gap are lost, and the server may be another one, with another clock.
-func (tk *ticket) resubscribed(uint64) {
+func (tk *ticket) resubscribed() {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	tk.Sees(engine.Sighting{})
@@ -85,16 +82,16 @@ func (tk *ticket) resubscribed(uint64) {
 }
 
 // soon makes the waiter ask in d, in case the waiter whose turn it is does not come until then.
-func (tk *ticket) soon(n uint64, d time.Duration) {
+func (tk *ticket) soon(d time.Duration) {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	if tk.State < engine.TicketGranted {
-		tk.more().recheck.In(tk.r.kind.soon(tk, d), n, tk.look)
+		tk.more().recheck.In(tk.r.kind.soon(tk, d), tk.look)
 	}
 }
 
 // wanted records that another call waits for the lock of tk.
-func (tk *ticket) wanted(uint64) {
+func (tk *ticket) wanted() {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	tk.OthersWait = true
@@ -104,7 +101,7 @@ func (tk *ticket) wanted(uint64) {
 }
 
 // taken handles the message that the lock of tk was taken by force: its grant is lost, or the one that it is about to get.
-func (tk *ticket) taken(uint64) {
+func (tk *ticket) taken() {
 	tk.r.mu.Lock()
 	defer tk.r.mu.Unlock()
 	g := tk.granted()

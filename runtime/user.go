@@ -51,7 +51,7 @@ func (u user) Changed(keys []string) {
 	c := u.c
 	if keys == nil {
 		c.watchdog.Recheck()
-		c.lookAll(func(subscriber) bool { return true })
+		c.lookAll(func(*ticket) bool { return true })
 		for _, kind := range counted {
 			for _, ct := range c.countersOf(kind).some("") {
 				ct.Wake()

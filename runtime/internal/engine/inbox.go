@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An Inbox has the subscribers of a client: for each owner number what gets the messages that name it, a ticket or the resource of
-// one. The zero Inbox has none.
+// An Inbox has the subscribers of a client: for each owner number the ticket that gets the messages that name it.
+// The zero Inbox has none.
 type Inbox[S any] struct {
 	mu          sync.Mutex // guards the rest
 	subscribers map[uint64]S

@@ -47,13 +47,13 @@ func (tk *TicketCore) Left() bool { return tk.State > TicketGranted }
 // A Recheck looks at a ticket again, after a time.
 type Recheck struct{ timer *time.Timer }
 
-// In has look called for the ticket n in d, instead of at the time that was set before.
-func (x *Recheck) In(d time.Duration, n uint64, look func(n uint64)) {
+// In has look called in d, instead of at the time that was set before.
+func (x *Recheck) In(d time.Duration, look func()) {
 	if x.timer != nil {
 		x.timer.Reset(d)
 		return
 	}
-	x.timer = time.AfterFunc(d, func() { look(n) })
+	x.timer = time.AfterFunc(d, look)
 }
 
 // Stop cancels In.

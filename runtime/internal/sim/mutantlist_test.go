@@ -56,7 +56,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "hand-over not told", kind: "mutex",
-		old: "			p.handed(m)\n", new: "			_ = p\n",
+		old: "			tk.handed(m)\n", new: "			_ = tk\n",
 	},
 	{
 		name: "no turn after a loss", kind: "mutex",
