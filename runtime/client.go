@@ -66,10 +66,11 @@ type Client struct {
 
 	mu      sync.Mutex // guards the rest
 	state   clientState
-	holds   int    // keys that this process holds in Redis
-	running int    // started goroutines, and calls that acquire
-	drained signal // after Shutdown: the process holds nothing
-	idle    signal // after Close: nothing runs any more
+	forget  []func(key string) // for each registry: makes it forget its entry of key
+	holds   int                // keys that this process holds in Redis
+	running int                // started goroutines, and calls that acquire
+	drained signal             // after Shutdown: the process holds nothing
+	idle    signal             // after Close: nothing runs any more
 }
 
 // A signal is nil until a goroutine waits for it, and closed once.

@@ -18,7 +18,7 @@ func TestMemory(t *testing.T) {
 		what        string
 		size, bound uintptr
 	}{
-		{"a resource with its first ticket", unsafe.Sizeof(resource{}), 176},
+		{"a resource with its first ticket", unsafe.Sizeof(resource{}), 160},
 		{"a ticket", unsafe.Sizeof(ticket{}), 64},
 		{"a grant with its guard", unsafe.Sizeof(grant{}), 160},
 		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 96},

@@ -12,7 +12,7 @@ type registry[T registered] struct {
 	c      *Client // its mu guards the rest
 	create func(c *Client, key string) T
 	all    map[string]T
-	drop   func(key string) // forgets an entry
+	number uint8 // of the registry, see [Client.forget]
 }
 
 type registered interface {
@@ -22,8 +22,9 @@ type registered interface {
 }
 
 func newRegistry[T registered](c *Client, create func(c *Client, key string) T) registry[T] {
-	all := map[string]T{}
-	return registry[T]{c: c, create: create, all: all, drop: func(key string) { delete(all, key) }}
+	all, number := map[string]T{}, len(c.forget)
+	c.forget = append(c.forget, func(key string) { delete(all, key) })
+	return registry[T]{c: c, create: create, all: all, number: uint8(number)}
 }
 
 // enter returns the entry of key for a call, until exit. A call that releases can enter when the client is closed, too.
@@ -38,7 +39,7 @@ func (g *registry[T]) enter(key string, closing bool) (T, error) {
 	if !ok {
 		one = g.create(g.c, key)
 		g.all[key] = one
-		one.references().drop = g.drop
+		one.references().registry = g.number
 	}
 	one.references().users++
 	g.c.running++
@@ -114,12 +115,12 @@ func (g *registry[T]) close() {
 
 // A referenced is one entry of a registry.
 type referenced struct {
-	c     *Client
-	key   string
-	users int32            // calls, grants and requests that refer to it; guarded by c.mu
-	shut  bool             // the client is closed: no call enters a lock any more; guarded by mu
-	drop  func(key string) // makes its registry forget it
-	mu    sync.Mutex       // of what the entry has for its key; never held while waiting for anything
+	c        *Client
+	key      string
+	users    int32      // calls, grants and requests that refer to it; guarded by c.mu
+	registry uint8      // its number
+	shut     bool       // the client is closed: no call enters a lock any more; guarded by mu
+	mu       sync.Mutex // of what the entry has for its key; never held while waiting for anything
 }
 
 func (e *referenced) references() *referenced { return e }
@@ -137,7 +138,7 @@ func (e *referenced) quit() {
 	defer e.c.mu.Unlock()
 	e.users--
 	if e.users == 0 {
-		e.drop(e.key)
+		e.c.forget[e.registry](e.key)
 	}
 }
 

@@ -1,12 +1,16 @@
 package engine
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // A Place is a waiter's position in the queue of a resource or a counter.
 type Place[T any] struct {
 	State placeState // guarded by the lock of the queue, with the rest
 
-	before, After *Waiter[T]
+	before *Waiter[T] // of the first, the last one
+	After  *Waiter[T]
 }
 
 // A placeState says how far a waiter has come.
@@ -38,9 +42,7 @@ func (p *Place[T]) Leading() bool { return p.State == PlaceLeading || p.State ==
 
 // A WaitQueue is a queue of waiters, linked through their places: unlike a list from the library it
 // allocates nothing.
-type WaitQueue[T any] struct {
-	First, last *Waiter[T]
-}
+type WaitQueue[T any] struct{ First *Waiter[T] }
 
 // Empty reports whether there is no waiter.
 func (q *WaitQueue[T]) Empty() bool { return q.First == nil }
@@ -58,29 +60,27 @@ func (q *WaitQueue[T]) LengthTo(most int) (n int) {
 
 // Push adds w at the end.
 func (q *WaitQueue[T]) Push(w *Waiter[T]) {
-	w.Place = Place[T]{State: PlaceQueued, before: q.last}
-	if q.last == nil {
+	w.Place = Place[T]{State: PlaceQueued, before: w}
+	if first := q.First; first == nil {
 		q.First = w
 	} else {
-		q.last.Place.After = w
+		last := first.Place.before
+		last.Place.After, w.Place.before, first.Place.before = w, last, w
 	}
-	q.last = w
 }
 
 // Remove takes w out.
 func (q *WaitQueue[T]) Remove(w *Waiter[T]) {
-	p := &w.Place
-	if p.before == nil {
+	p := w.Place
+	w.Place = Place[T]{}
+	if q.First == w {
 		q.First = p.After
 	} else {
 		p.before.Place.After = p.After
 	}
-	if p.After == nil {
-		q.last = p.before
-	} else {
-		p.After.Place.before = p.before
+	if behind := cmp.Or(p.After, q.First); behind != nil { // the first, if w was the last
+		behind.Place.before = p.before
 	}
-	*p = Place[T]{}
 }
 
 // Each calls f for each waiter, in their order. f may remove it.
