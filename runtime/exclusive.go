@@ -41,7 +41,7 @@ func (r *exclusiveCore) entered() (n int, known bool) {
 	if g == nil {
 		return 0, false
 	}
-	return g.leases.size(), g.leases.first != nil || g.state == engine.GrantLingering
+	return g.size(), g.first != nil || g.state == engine.GrantLingering
 }
 
 // reenter makes l one more lease of g, if outer still has it.
@@ -81,7 +81,7 @@ func (r *exclusiveCore) admits(l *Lease) bool {
 	if l.owner == nil || r.shut || g == nil {
 		return false
 	}
-	if g.rare().lost != nil || g.tokenPending || !g.worked() || g.leases.first.owner != l.owner {
+	if g.rare().lost != nil || g.tokenPending || !g.worked() || g.first.owner != l.owner {
 		return false
 	}
 	g.attach(l)

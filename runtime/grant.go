@@ -14,10 +14,9 @@ import (
 // A grant is a granted ticket: the hold of this process in Redis. Leases enter it and leave it, it goes from waiter to waiter, and a
 // guard renews it, until it is released or lost.
 type grant struct {
-	on     *lineCore      // the resource of the grant, whose lock guards the rest
 	guard  watchdog.Lease // has a part of the terms
-	ticket *ticket        // that Redis has it for
-	leases leaseList      // of the present holder, one and one more for each reentry; or of all readers
+	ticket *ticket        // that Redis has it for; the lock of its resource guards the rest
+	first  *Lease         // of its leases, see leaselist.go; or nil
 	extra  *grantExtra    // nil for most grants
 	since  monotonic.Time // when Redis was last asked for other waiters
 	passed int32          // number of times it went to another call without a request to Redis
@@ -33,9 +32,10 @@ type grant struct {
 
 // A grantExtra is what few grants have.
 type grantExtra struct {
-	limit time.Duration // of the present holder: WithMaxHold, or 0
-	lost  error         // why the watchdog gave up, or nil
-	early *grant        // the one before, while its holder does not know yet that it is lost
+	others []*Lease      // besides the first
+	limit  time.Duration // of the present holder: WithMaxHold, or 0
+	lost   error         // why the watchdog gave up, or nil
+	early  *grant        // the one before, while its holder does not know yet that it is lost
 }
 
 // rare returns the extra of the grant as it is.
@@ -64,11 +64,11 @@ func (g *grant) terms() engine.Terms {
 	return engine.Terms{TTL: g.guard.TTL, Renew: g.guard.Renew, Fenced: g.fenced, Polling: g.polling}
 }
 
-func (g *grant) Key() string { return g.on.key }
+func (g *grant) Key() string { return g.ticket.r.key }
 
 // worked reports whether a caller works under g.
 func (g *grant) worked() bool {
-	for l := range g.leases.all {
+	for l := range g.leases {
 		if l.ended() == nil {
 			return true
 		}
@@ -78,11 +78,11 @@ func (g *grant) worked() bool {
 
 // attach makes l a lease of the grant: the first, or a reentry.
 func (g *grant) attach(l *Lease) {
-	if outer := g.leases.first; outer != nil {
+	if outer := g.first; outer != nil {
 		l.token, l.came = outer.token, fromItself
 	}
 	l.begin(g, &g.guard)
-	g.leases.add(l)
+	g.add(l)
 }
 
 // limitTo ends the renewal of the grant when l has had it for hold; never, for 0.
@@ -95,14 +95,14 @@ func (g *grant) limitTo(hold time.Duration, l *Lease) {
 	if hold > 0 {
 		at = l.began.Add(hold).Std()
 	}
-	g.on.c.watchdog.Limit(&g.guard, at)
+	g.ticket.r.c.watchdog.Limit(&g.guard, at)
 }
 
 // endLeases ends the leases because of cause.
 func (g *grant) endLeases(cause error) {
-	g.on.mu.Lock()
-	leases := slices.Collect(g.leases.all)
-	g.on.mu.Unlock()
+	g.ticket.r.mu.Lock()
+	leases := slices.Collect(g.leases)
+	g.ticket.r.mu.Unlock()
 	for _, l := range leases {
 		l.end(cause)
 	}
@@ -110,12 +110,12 @@ func (g *grant) endLeases(cause error) {
 
 // bearer returns the first of the leases that have it at present, or nil.
 func (g *grant) bearer() *leaseCore {
-	g.on.mu.Lock()
-	defer g.on.mu.Unlock()
-	if g.leases.first == nil {
+	g.ticket.r.mu.Lock()
+	defer g.ticket.r.mu.Unlock()
+	if g.first == nil {
 		return nil
 	}
-	return &g.leases.first.leaseCore
+	return &g.first.leaseCore
 }
 
 // promote turns the ticket into a grant, has it guarded, and gives it to w, whose wait ends. Redis granted it no earlier than at from,
@@ -125,7 +125,7 @@ func (r *lineCore) promote(how trace.Action, tk *ticket, w *waiter, from time.Ti
 	tk.To(engine.TicketGranted)
 	tk.UnclaimedGrant = false
 	tk.end()
-	g := &grant{on: r, ticket: tk, since: monotonic.Now()}
+	g := &grant{ticket: tk, since: monotonic.Now()}
 	g.agree(w.Terms)
 	g.guard.Holding = g
 	old := r.kind.holds(g)
@@ -204,9 +204,9 @@ func (r *lineCore) pass(g *grant) bool {
 	return true
 }
 
-func (g *grant) Kind() string                 { return g.on.kind.name(g.ticket) }
-func (g *grant) Owner() string                { return g.on.kind.owner(g.ticket) }
-func (g *grant) reenter(outer, l *Lease) bool { return g.on.kind.reenter(g, outer, l) }
+func (g *grant) Kind() string                 { return g.ticket.r.kind.name(g.ticket) }
+func (g *grant) Owner() string                { return g.ticket.r.kind.owner(g.ticket) }
+func (g *grant) reenter(outer, l *Lease) bool { return g.ticket.r.kind.reenter(g, outer, l) }
 
 // unlock ends l. The last lease of a grant passes it on or frees it.
 func (g *grant) unlock(l *Lease) error {
@@ -214,14 +214,14 @@ func (g *grant) unlock(l *Lease) error {
 	if op == nil {
 		return err
 	}
-	g.on.kind.sendRelease(op, true)
+	g.ticket.r.kind.sendRelease(op, true)
 	return op.outcome(l)
 }
 
 // end ends l. If that was the last lease and no caller of this process can have the grant, it returns the release to
 // send to Redis; else the result.
 func (g *grant) end(l *Lease) (*releaseOp, error) {
-	r := g.on
+	r := g.ticket.r
 	if l.unlocked.Swap(true) {
 		return nil, ErrReleased
 	}
@@ -229,9 +229,9 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	g.leases.remove(l)
+	g.remove(l)
 	loss := g.rare().lost
-	switch outer := g.leases.first; {
+	switch outer := g.first; {
 	case outer != nil:
 		if !g.idle && outer.ended() != nil {
 			g.rest()
@@ -251,7 +251,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 func (g *grant) rest() {
 	if g.state <= engine.GrantLingering && !g.idle && !g.worked() {
 		g.idle = true
-		g.on.c.held(-1)
+		g.ticket.r.c.held(-1)
 	}
 }
 
@@ -271,18 +271,18 @@ func (g *grant) forget() {
 	refused := errors.Is(g.rare().lost, watchdog.ErrRefused)
 	if tk := g.ticket; !refused || tk.OutcomeUnknown || tk.UnclaimedGrant || tk.asking > 0 {
 		tk.UnclaimedGrant = tk.UnclaimedGrant || !refused
-		g.on.kind.retire(tk)
+		g.ticket.r.kind.retire(tk)
 	}
 }
 
 // taken has the grant lost, which Redis does not have any more. It does not block.
 func (g *grant) taken() {
-	g.on.c.spawn(func() { g.on.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
+	g.ticket.r.c.spawn(func() { g.ticket.r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
 }
 
 // Lost revokes a grant that Redis has for another owner now, or may have soon: it ends the leases.
 func (g *grant) Lost(cause error) {
-	r := g.on
+	r := g.ticket.r
 	r.mu.Lock()
 	if g.state > engine.GrantLingering {
 		r.mu.Unlock()
@@ -294,7 +294,7 @@ func (g *grant) Lost(cause error) {
 	g.ticket.To(engine.TicketDone)
 	g.linger().stop()
 	r.kind.remove(g, cause)
-	if g.leases.first == nil { // it lingered
+	if g.first == nil { // it lingered
 		g.forget()
 	}
 	r.mu.Unlock()
@@ -308,7 +308,7 @@ func (g *grant) Lost(cause error) {
 // notifyLoss ends the leases because of cause, and then continues the queue if the grant is lost.
 func (g *grant) notifyLoss(cause error) {
 	g.endLeases(cause)
-	r := g.on
+	r := g.ticket.r
 	r.mu.Lock()
 	first := g.state == engine.GrantLost
 	if first {
@@ -333,8 +333,8 @@ func (g *grant) notifyLoss(cause error) {
 // outlived is called when the lease is over that its holder was promised.
 func (g *grant) outlived() {
 	if g.ticket.ttl > g.guard.TTL { // Redis may have it for longer than its last holder asked for
-		g.on.mu.Lock()
-		defer g.on.mu.Unlock()
-		g.on.withdraw(g.ticket, g.ticket.ttl)
+		g.ticket.r.mu.Lock()
+		defer g.ticket.r.mu.Unlock()
+		g.ticket.r.withdraw(g.ticket, g.ticket.ttl)
 	}
 }

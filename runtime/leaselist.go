@@ -1,69 +1,56 @@
 package lockrt
 
-// A leaseList has the leases of a grant: one of most grants, which takes no memory besides.
-type leaseList struct {
-	first  *Lease // nil if there is none
-	others *[]*Lease
-}
+// The leases of a grant are those of the present holder, one and one more for each reentry, or those of all readers. Most grants have
+// one, which takes no memory besides.
 
 // size returns the number of leases.
-func (x *leaseList) size() int {
-	switch {
-	case x.first == nil:
+func (g *grant) size() int {
+	if g.first == nil {
 		return 0
-	case x.others == nil:
-		return 1
 	}
-	return 1 + len(*x.others)
+	return 1 + len(g.rare().others)
 }
 
-// only reports whether l is in the list alone.
-func (x *leaseList) only(l *Lease) bool { return x.first == l && x.size() == 1 }
+// only reports whether g has l and no other lease.
+func (g *grant) only(l *Lease) bool { return g.first == l && g.size() == 1 }
 
 // add adds l at the end.
-func (x *leaseList) add(l *Lease) {
-	l.at = int32(x.size())
-	if x.first == nil {
-		x.first = l
+func (g *grant) add(l *Lease) {
+	l.at = int32(g.size())
+	if g.first == nil {
+		g.first = l
 		return
 	}
-	if x.others == nil {
-		x.others = new([]*Lease)
-	}
-	*x.others = append(*x.others, l)
+	g.more().others = append(g.more().others, l)
 }
 
 // remove removes l, in place of which the last lease comes.
-func (x *leaseList) remove(l *Lease) {
-	if x.size() == 1 {
-		x.first = nil
+func (g *grant) remove(l *Lease) {
+	if g.size() == 1 {
+		g.first = nil
 		return
 	}
-	others, end := *x.others, len(*x.others)-1
+	others, end := g.extra.others, len(g.extra.others)-1
 	last := others[end]
 	others[end] = nil
-	*x.others = others[:end]
-	if last != l {
-		x.put(last, l.at)
+	g.extra.others = others[:end]
+	switch {
+	case last == l:
+		return
+	case l.at == 0:
+		g.first = last
+	default:
+		others[l.at-1] = last
 	}
+	last.at = l.at
 }
 
-// put has l at the index at, in place of another lease.
-func (x *leaseList) put(l *Lease, at int32) {
-	l.at = at
-	if at == 0 {
-		x.first = l
-	} else {
-		(*x.others)[at-1] = l
-	}
-}
-
-// all calls yield for each lease, until that returns false.
-func (x *leaseList) all(yield func(l *Lease) bool) {
-	if x.first == nil || !yield(x.first) || x.others == nil {
+// leases calls yield for each lease, until that returns false.
+func (g *grant) leases(yield func(l *Lease) bool) {
+	if g.first == nil || !yield(g.first) {
 		return
 	}
-	for _, l := range *x.others {
+	for _, l := range g.rare().others {
 		if !yield(l) {
 			return
 		}

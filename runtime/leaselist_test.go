@@ -8,33 +8,33 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLeaseList compares the list with a slice, from which each removal takes one in the same way.
-func TestLeaseList(t *testing.T) {
+// TestGrant_Leases compares the leases of a grant with a slice, from which each removal takes one in the same way.
+func TestGrant_Leases(t *testing.T) {
 	t.Parallel()
-	var list leaseList
+	var g grant
 	var want []*Lease
 	for range 10_000 {
 		if n := len(want); n == 0 || n < 5 && rand.IntN(2) == 0 {
 			l := new(Lease)
-			list.add(l)
+			g.add(l)
 			want = append(want, l)
 		} else {
 			at := rand.IntN(n)
-			list.remove(want[at])
+			g.remove(want[at])
 			want[at] = want[n-1]
 			want = want[:n-1]
 		}
-		require.Equal(t, len(want), list.size())
-		got := slices.Collect(list.all)
+		require.Equal(t, len(want), g.size())
+		got := slices.Collect(g.leases)
 		require.Len(t, got, len(want))
 		for i, l := range want {
 			require.Same(t, l, got[i])
 			require.EqualValues(t, i, l.at)
-			require.Equal(t, len(want) == 1, list.only(l))
+			require.Equal(t, len(want) == 1, g.only(l))
 		}
-		require.Equal(t, len(want) == 0, list.first == nil)
-		for range list.all {
-			break // which the list allows
+		require.Equal(t, len(want) == 0, g.first == nil)
+		for range g.leases {
+			break // which the grant allows
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // mutexGrant returns x and its resource, if x is the grant of a mutex.
 func mutexGrant(x any) (g *grant, r *resource, ok bool) {
 	if g, ok = x.(*grant); ok {
-		r, ok = g.on.kind.(*resource)
+		r, ok = g.ticket.r.kind.(*resource)
 	}
 	return g, r, ok
 }
@@ -69,14 +69,14 @@ func (r *resource) deleted(g *grant) {
 // succeed gives the grant to l in place of outer, if no other lease has it, and reports whether it
 // did.
 func (g *grant) succeed(outer, l *Lease) bool {
-	r := g.on
+	r := g.ticket.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.shut || g.state > engine.GrantLingering || outer.unlocked.Load() || outer.ended() != nil || !g.leases.only(outer) {
+	if r.shut || g.state > engine.GrantLingering || outer.unlocked.Load() || outer.ended() != nil || !g.only(outer) {
 		return false
 	}
 	outer.unlocked.Store(true)
-	g.leases.remove(outer)
+	g.remove(outer)
 	g.attach(l)
 	return true
 }
@@ -84,10 +84,10 @@ func (g *grant) succeed(outer, l *Lease) bool {
 // expire stops the renewal of the grant, unless another lease gets it or has entered it: l, its only lease, is of no
 // use.
 func (g *grant) expire(l *Lease) {
-	r := g.on
+	r := g.ticket.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g.state <= engine.GrantLingering && g.leases.only(l) {
+	if g.state <= engine.GrantLingering && g.only(l) {
 		g.more().limit = 1 // the next holder has a limit of its own
 		r.c.watchdog.Limit(&g.guard, now())
 	}
@@ -96,7 +96,7 @@ func (g *grant) expire(l *Lease) {
 // keep ends l and leaves the key locked.
 func (g *grant) keep(l *Lease) {
 	l.end(ErrReleased)
-	r := g.on
+	r := g.ticket.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g.rest()

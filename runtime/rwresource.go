@@ -107,7 +107,7 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *grant) {
 	consider := func(x *Lease) {
 		g, ok := x.grant.(*grant)
 		switch {
-		case !ok || g.on != &r.lineCore || g.rare().lost != nil || x.unlocked.Load() || x.ended() != nil:
+		case !ok || g.ticket.r != &r.lineCore || g.rare().lost != nil || x.unlocked.Load() || x.ended() != nil:
 		case g.writes():
 			writes = g
 		case reads == nil || g.renewed():
@@ -121,7 +121,7 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *grant) {
 		return writes, reads
 	}
 	for _, g := range r.grants() {
-		for x := range g.leases.all {
+		for x := range g.leases {
 			if x.owner == l.owner {
 				consider(x)
 			}
@@ -226,10 +226,10 @@ func (r *rwResource) entered() (writes, reads int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.write != nil {
-		writes = r.write.leases.size()
+		writes = r.write.size()
 	}
 	for _, g := range r.reads {
-		reads += g.leases.size()
+		reads += g.size()
 	}
 	return writes, reads
 }

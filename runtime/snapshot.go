@@ -25,18 +25,18 @@ func (v view) Leases(key string) (all []*watchdog.Lease) {
 
 // Show shows the leases of the grant, or that it lingers.
 func (g *grant) Show() (s fleet.Shown) {
-	g.on.mu.Lock()
-	defer g.on.mu.Unlock()
+	g.ticket.r.mu.Lock()
+	defer g.ticket.r.mu.Unlock()
 	if g.state == engine.GrantLingering {
 		return fleet.Shown{Since: g.linger().over.Add(-g.linger().d), Lingers: true}
 	}
-	for l := range g.leases.all {
+	for l := range g.leases {
 		if s.Holds == 0 {
 			s = fleet.Shown{Name: l.name, Since: l.began, Token: l.token, Ctx: l.parent}
 		}
 		s.Holds, s.Since = s.Holds+1, min(s.Since, l.began)
 	}
-	s.Queued = g.on.kind.queued()
+	s.Queued = g.ticket.r.kind.queued()
 	return s
 }
 

@@ -125,7 +125,7 @@ func (t *stateTest) gives() {
 		l, err := t.c.Mutex(redistest.Key(t, name)).Lock(t.Context())
 		require.NoError(t, err)
 		g := l.grant.(*grant) //nolint:forcetypeassert // of a mutex
-		r, _ := g.on.kind.(*resource)
+		r, _ := g.ticket.r.kind.(*resource)
 		r.stay()
 		r.mu.Lock()
 		require.Equal(t, engine.GrantHeld, g.state)
@@ -235,7 +235,7 @@ func (t *stateTest) fair() {
 }
 
 // handOn has the one behind the first have g.
-func (r *fairResource) handOn(g *grant) error { return g.unlock(g.leases.first) }
+func (r *fairResource) handOn(g *grant) error { return g.unlock(g.first) }
 
 // lingers has a grant stay with the process, and leave in each way.
 func (t *stateTest) lingers() {
@@ -246,8 +246,8 @@ func (t *stateTest) lingers() {
 	c.hear()
 	require.Eventually(t, c.heard, 20*time.Second, time.Millisecond)
 	state := func(g *grant) engine.GrantState {
-		g.on.mu.Lock()
-		defer g.on.mu.Unlock()
+		g.ticket.r.mu.Lock()
+		defer g.ticket.r.mu.Unlock()
 		return g.state
 	}
 	gone := func(key string) {
@@ -267,16 +267,16 @@ func (t *stateTest) lingers() {
 			return engine.GrantReleasing
 		},
 		"over": func(g *grant) engine.GrantState {
-			g.on.mu.Lock()
+			g.ticket.r.mu.Lock()
 			g.linger().over = monotonic.Now()
-			g.on.mu.Unlock()
+			g.ticket.r.mu.Unlock()
 			g.wake()
 			return engine.GrantReleasing
 		},
 		"a late call": func(g *grant) engine.GrantState {
-			g.on.mu.Lock()
+			g.ticket.r.mu.Lock()
 			g.linger().over = monotonic.Now()
-			g.on.mu.Unlock()
+			g.ticket.r.mu.Unlock()
 			l, other := locks(c.Mutex(g.Key(), WithLinger(0)))
 			require.NotSame(t, g, other)
 			require.NoError(t, l.Unlock(t.Context()))
@@ -295,12 +295,12 @@ func (t *stateTest) lingers() {
 	} {
 		m := c.Mutex(redistest.Key(t, name))
 		l, g := locks(m)
-		g.on.stay()
+		g.ticket.r.stay()
 		require.NoError(t, l.Unlock(t.Context()))
 		require.Equal(t, engine.GrantLingering, state(g), name)
 		require.Equal(t, end(g), state(g), name)
 		gone(m.key)
-		g.on.quit()
+		g.ticket.r.quit()
 	}
 
 	// A key that Redis granted some time ago goes back after a call that had it without asking.
@@ -308,9 +308,9 @@ func (t *stateTest) lingers() {
 	for range 2 {
 		l, g := locks(m)
 		require.Equal(t, engine.GrantHeld, state(g))
-		g.on.mu.Lock()
+		g.ticket.r.mu.Lock()
 		g.since = monotonic.Now().Add(-time.Hour)
-		g.on.mu.Unlock()
+		g.ticket.r.mu.Unlock()
 		require.NoError(t, l.Unlock(t.Context()))
 		want := engine.GrantLingering
 		if g.passed > 0 {
@@ -326,9 +326,9 @@ func (t *stateTest) lingers() {
 		"kept":        func(g *grant) { g.idle = true; c.held(-1) },
 	} {
 		l, g := locks(c.Mutex(redistest.Key(t, name)))
-		g.on.mu.Lock()
+		g.ticket.r.mu.Lock()
 		before(g)
-		g.on.mu.Unlock()
+		g.ticket.r.mu.Unlock()
 		require.NoError(t, l.Unlock(t.Context()))
 		require.Equal(t, engine.GrantReleasing, state(g), name)
 	}
