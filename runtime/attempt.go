@@ -147,12 +147,13 @@ func (a *attempt) hands(t *leaseCore, token int64) {
 
 // shows lets the hooks know t, and what they learn later know the call.
 func (a *attempt) shows(t *leaseCore, how AcquireEvent) {
-	if t.call == nil { // a permit
-		t.call = new(origin)
+	x := t.more()
+	if x.call == nil { // a permit
+		x.call = new(origin)
 	}
-	*t.call = origin{id: a.id, name: a.name(), template: a.cfg.template, parts: a.parts, ctx: a.ctx}
+	*x.call = origin{id: a.id, name: a.name(), template: a.cfg.template, parts: a.parts, ctx: a.ctx}
 	if hook := a.c.opts.Hooks.Acquired; hook != nil {
-		t.call.work = hook(t.parent, a.ended(how))
+		x.call.work = hook(t.parent, a.ended(how))
 	}
 	t.given()
 }

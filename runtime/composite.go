@@ -56,7 +56,7 @@ func compose(l *Lease, needs int, parts []*Lease) {
 
 // begin makes the whole the lease of all parts.
 func (co *compositeLease) begin() {
-	co.whole.grant, co.whole.composite, co.whole.began = co, co, monotonic.Now()
+	co.whole.grant, co.whole.more().composite, co.whole.began = co, co, monotonic.Now()
 	for _, part := range slices.Clone(co.parts) {
 		co.watch(part)
 	}
@@ -64,7 +64,7 @@ func (co *compositeLease) begin() {
 
 // watch registers for the end of a part.
 func (co *compositeLease) watch(part *Lease) {
-	part.within.Store(co)
+	part.more().within.Store(co)
 	if cause := part.ended(); cause != nil {
 		co.look(cause)
 	}
@@ -127,8 +127,8 @@ func (co *compositeLease) all() []*Lease {
 // part returns the lease of key among the parts, or among the parts of a part, or nil.
 func (co *compositeLease) part(c *Client, key string) *Lease {
 	for _, part := range co.all() {
-		if part.composite != nil {
-			if inner := part.composite.part(c, key); inner != nil {
+		if part.rare().composite != nil {
+			if inner := part.rare().composite.part(c, key); inner != nil {
 				return inner
 			}
 		} else if part.client == c && part.key == key {

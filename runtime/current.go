@@ -80,7 +80,7 @@ func (t *leaseCore) takeAway(ctx context.Context) (taken bool, err error) {
 		}
 		return err == nil, err
 	case kindMulti, kindRedLock:
-		for _, part := range t.composite.all() {
+		for _, part := range t.rare().composite.all() {
 			had, err := part.takeAway(ctx)
 			if err != nil {
 				return taken, err

@@ -57,7 +57,7 @@ func (r *exclusiveCore) reenter(g *grant, outer, l *Lease) bool {
 
 // reenterBy makes l one more lease of the present grant, if its owner has that.
 func (r *exclusiveCore) reenterBy(l *Lease) bool {
-	if l.owner == nil {
+	if l.rare().owner == nil {
 		return false
 	}
 	r.mu.Lock()
@@ -78,10 +78,10 @@ func (r *exclusiveCore) entersAgain(w *waiter) bool {
 // admits is reenterBy for a caller that holds r.mu.
 func (r *exclusiveCore) admits(l *Lease) bool {
 	g := r.grant
-	if l.owner == nil || r.shut || g == nil {
+	if l.rare().owner == nil || r.shut || g == nil {
 		return false
 	}
-	if g.rare().lost != nil || g.tokenPending || !g.worked() || g.first.owner != l.owner {
+	if g.rare().lost != nil || g.tokenPending || !g.worked() || g.first.rare().owner != l.rare().owner {
 		return false
 	}
 	g.attach(l)

@@ -61,7 +61,7 @@ func MembersOf(m *MultiLock) []Locker { return m.members }
 func SiteOf(c *Client) string { return c.site() }
 
 // PartsOf returns how many parts a lease has by now.
-func PartsOf(l *Lease) int { return len(l.composite.all()) }
+func PartsOf(l *Lease) int { return len(l.rare().composite.all()) }
 
 // Hears reports whether the subscription of the client is active.
 func Hears(c *Client) bool { return c.heard() }

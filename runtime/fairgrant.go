@@ -62,7 +62,7 @@ func (r *fairResource) dismiss(tk *fairTicket) {
 func (r *fairResource) admit(g *grant, owner *Owner) {
 	for _, tk := range r.tickets {
 		w := tk.own.w
-		if w.For.lease.owner != owner {
+		if w.For.lease.rare().owner != owner {
 			continue
 		}
 		g.attach(w.For.lease)

@@ -53,8 +53,8 @@ func (l *Lease) tokenOf(key string) int64 {
 	if l.key == key && l.token != 0 {
 		return l.token
 	}
-	if l.composite != nil {
-		for _, part := range l.composite.all() {
+	if l.rare().composite != nil {
+		for _, part := range l.rare().composite.all() {
 			if token := part.tokenOf(key); token != 0 {
 				return token
 			}

@@ -176,8 +176,8 @@ func (r *lineCore) serve(g *grant, w *waiter) {
 	if g.ticket.use == ticketOfHead { // keys of other kinds do not linger
 		g.lingersFor(time.Duration(w.Linger) * time.Microsecond)
 	}
-	if l.owner != nil {
-		r.kind.admit(g, l.owner)
+	if l.rare().owner != nil {
+		r.kind.admit(g, l.rare().owner)
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 type Lease struct {
 	leaseCore
 
-	owner    *Owner      // of the caller, or nil
 	grant    anyGrant    // the grant of the lease; set before the caller gets it
 	token    int64       // 0 if it has none
 	unlocked atomic.Bool // Unlock was called
@@ -35,24 +34,54 @@ type anyGrant interface {
 type leaseCore struct {
 	_ noCopy
 
-	client    *Client
-	key       string
-	name      string                        // WithName, or ""
-	parent    context.Context               // the context of the call
-	lease     *Lease                        // its lease; nil if there is no reentry
-	made      atomic.Pointer[cancelContext] // of its context, see [leaseContext]
-	began     monotonic.Time                // when it was granted
-	guard     *watchdog.Lease               // set when it begins; nil if it has parts
-	composite *compositeLease               // its parts, or nil
-	cause     atomic.Pointer[error]         // why it ended, nil before
+	client   *Client
+	key      string
+	name     string                        // WithName, or ""
+	parent   context.Context               // the context of the call
+	lease    *Lease                        // its lease; nil if there is no reentry
+	made     atomic.Pointer[cancelContext] // of its context, see [leaseContext]
+	began    monotonic.Time                // when it was granted
+	guard    *watchdog.Lease               // set when it begins; nil if it has parts
+	cause    atomic.Pointer[error]         // why it ended, nil before
+	extra    atomic.Pointer[leaseExtra]    // nil for most leases
+	number   kindNumber                    // of its kind
+	came     way                           // how it came to its caller
+	progress atomic.Int32                  // a leaseProgress
+}
 
-	call     *origin      // of the call that got it; its content is set before leaseHad, and it is nil without hooks
-	over     atomic.Int64 // when it ended, a monotonic.Time; 0 before, or without a hook
-	number   kindNumber   // of its kind
-	came     way          // how it came to its caller
-	progress atomic.Int32 // a leaseProgress
+// A leaseExtra is what few leases have: a process may hold very many. The zero value is that of a lease without one.
+type leaseExtra struct {
+	owner     *Owner                         // of the caller, or nil
+	composite *compositeLease                // its parts, or nil
+	within    atomic.Pointer[compositeLease] // the composite lease that it is a part of, or nil
+	call      *origin                        // of the call that got it; its content is set before leaseHad, and it is nil without hooks
+	over      atomic.Int64                   // when it ended, a monotonic.Time; 0 before, or without a hook
+}
 
-	within atomic.Pointer[compositeLease] // the composite lease that it is a part of, or nil
+// noExtra is the extra of leases without one. It does not change.
+var noExtra leaseExtra
+
+// rare returns the extra of the lease, to read it.
+func (t *leaseCore) rare() *leaseExtra {
+	if x := t.extra.Load(); x != nil {
+		return x
+	}
+	return &noExtra
+}
+
+// more returns the extra of the lease, to change it.
+func (t *leaseCore) more() *leaseExtra {
+	if t.extra.Load() == nil {
+		t.extra.CompareAndSwap(nil, new(leaseExtra))
+	}
+	return t.extra.Load()
+}
+
+// ownedBy sets the owner of the caller, if it has one.
+func (t *leaseCore) ownedBy(owner *Owner) {
+	if owner != nil {
+		t.more().owner = owner
+	}
 }
 
 // A leaseProgress says what a caller, and the hook for ends, know of a lease.
@@ -76,7 +105,7 @@ func (*noCopy) Unlock() {}
 // newLease prepares a lease under parent, for a waiter.
 func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 	l := emptyLease(c)
-	l.owner = ownerFrom(parent)
+	l.ownedBy(ownerFrom(parent))
 	l.prepare(c, kind, key, parent)
 	l.lease = l
 	return l
@@ -89,9 +118,11 @@ func emptyLease(c *Client) *Lease {
 	}
 	observed := new(struct {
 		lease  Lease
+		extra  leaseExtra
 		origin origin
 	})
-	observed.lease.call = &observed.origin
+	observed.extra.call = &observed.origin
+	observed.lease.extra.Store(&observed.extra)
 	return &observed.lease
 }
 
@@ -119,7 +150,7 @@ func (t *leaseCore) end(cause error) {
 	}
 	observed := t.client.opts.Hooks.Ended != nil
 	if observed {
-		t.over.CompareAndSwap(0, int64(monotonic.Now()))
+		t.more().over.CompareAndSwap(0, int64(monotonic.Now()))
 	}
 	if !t.cause.CompareAndSwap(nil, why) {
 		t.cancel(*t.cause.Load()) // if the caller that ended it first has not cancelled it yet
@@ -132,17 +163,17 @@ func (t *leaseCore) end(cause error) {
 	if f := t.client.atEnd; f != nil {
 		f(t.key)
 	}
-	if isLost && t.composite == nil {
+	if isLost && t.rare().composite == nil {
 		t.client.counts.losses.Add(1)
 	}
 	if observed && why != &causeReleased {
 		t.reportLater() // the release reports that when the next holder has the key
 	}
-	if co := t.within.Load(); co != nil {
+	if co := t.rare().within.Load(); co != nil {
 		co.look(cause)
 	}
-	if t.composite != nil && t.composite.after != nil && !errors.Is(cause, ErrReleased) {
-		t.composite.after()
+	if co := t.rare().composite; co != nil && co.after != nil && !errors.Is(cause, ErrReleased) {
+		co.after()
 	}
 }
 
@@ -202,7 +233,7 @@ func (l *Lease) Parts() []*Lease {
 	if l == nil || l.kind() != kindMulti {
 		return nil
 	}
-	return l.composite.all()
+	return l.rare().composite.all()
 }
 
 // TTL asks Redis for the time to live of the key. It fails with [ErrLost] if Redis does not have the key for this
@@ -211,8 +242,8 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	if l == nil || l.grant == nil {
 		return 0, &Error{Op: "ttl", Err: errNoLease}
 	}
-	if l.composite != nil {
-		return l.composite.ttl(present(ctx))
+	if l.rare().composite != nil {
+		return l.rare().composite.ttl(present(ctx))
 	}
 	return answer(ctx, l.client, "ttl", l.key, func() (time.Duration, error) {
 		ttl, ours, err := l.client.net.TTL(l.key, l.guard.Owner())
@@ -249,7 +280,7 @@ func (l *Lease) entered(ctx context.Context, cfg lockConfig) (*Lease, error) {
 // joined is entered for a call that asked Redis, and may have been granted the key together with others of its owner. A
 // grant on its own terms need not be prolonged.
 func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
-	if cfg.Fenced && l.token == 0 || l.owner != nil && l.guard != nil && l.guard.TTL < cfg.TTL {
+	if cfg.Fenced && l.token == 0 || l.rare().owner != nil && l.guard != nil && l.guard.TTL < cfg.TTL {
 		return l.entered(ctx, cfg)
 	}
 	return l, nil
@@ -337,8 +368,8 @@ func (t *leaseCore) cancel(cause error) {
 
 // above returns the context above x: that of the call, or the one that a hook made from it.
 func (x *leaseContext) above() context.Context {
-	if x.call != nil && x.call.work != nil {
-		return x.call.work
+	if call := (*leaseCore)(x).rare().call; call != nil && call.work != nil {
+		return call.work
 	}
 	return x.parent
 }
@@ -390,8 +421,8 @@ func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
 		switch {
 		case x == nil:
 			return nil
-		case x.lease.composite != nil:
-			if part := x.lease.composite.part(c, key); part != nil {
+		case x.lease.rare().composite != nil:
+			if part := x.lease.rare().composite.part(c, key); part != nil {
 				return part
 			}
 		case x.lease.client == c && x.lease.key == key:

@@ -44,8 +44,8 @@ func (t *leaseCore) Err() error {
 	cause := t.ended()
 	switch {
 	case cause != nil:
-	case t.composite != nil:
-		cause = t.composite.check()
+	case t.rare().composite != nil:
+		cause = t.rare().composite.check()
 	case t.guard != nil: // otherwise it has not begun
 		if overdue := t.client.watchdog.Check(t.guard); overdue != nil {
 			cause = lost(overdue)
@@ -62,8 +62,8 @@ func (t *leaseCore) Until() time.Time {
 	switch {
 	case t == nil:
 		return time.Time{}
-	case t.composite != nil:
-		return t.composite.until()
+	case t.rare().composite != nil:
+		return t.rare().composite.until()
 	case t.guard == nil:
 		return time.Time{}
 	}
@@ -81,8 +81,8 @@ func (t *leaseCore) Extend(ctx context.Context, d time.Duration) error {
 	if err := t.Err(); err != nil {
 		return failedAt("extend", t.key, err)
 	}
-	if t.composite != nil {
-		return t.composite.extend(present(ctx), d)
+	if t.rare().composite != nil {
+		return t.rare().composite.extend(present(ctx), d)
 	}
 	return failedAt("extend", t.key, t.prolong(ctx, d))
 }

@@ -68,14 +68,15 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 // again enters again if ctx is the context of a lease of this very key, nothing has ended and there is no hook: the
 // short way to what approach does for every context under a lease. Else it returns nil.
 func (m *Mutex) again(ctx *leaseContext) *Lease {
-	if ctx.lease == nil || ctx.composite != nil || ctx.client != m.c || ctx.key != m.key || m.c.observed {
+	if ctx.lease == nil || ctx.lease.rare().composite != nil || ctx.client != m.c || ctx.key != m.key || m.c.observed {
 		return nil
 	}
 	outer, at := ctx.lease, monotonic.Now()
 	if !outer.guard.TrustedAt(at) || outer.parent.Err() != nil {
 		return nil
 	}
-	l := &Lease{owner: outer.owner}
+	l := new(Lease)
+	l.ownedBy(outer.rare().owner)
 	l.prepare(m.c, kindMutex, m.key, ctx)
 	l.lease, l.began = l, at
 	if !outer.grant.reenter(outer, l) {
@@ -121,7 +122,7 @@ func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease
 		l, err := l.entered(ctx, cfg)
 		return nil, l, err
 	}
-	if cfg.linger > 0 && l.owner == nil {
+	if cfg.linger > 0 && l.rare().owner == nil {
 		if r, ok := m.c.resources.known(m.key); ok && r.takeLingering(l, &cfg) {
 			return nil, l, nil
 		}

@@ -24,10 +24,10 @@ func (t *leaseCore) label() string {
 		if of.name != "" {
 			return of.name
 		}
-		if of.composite == nil {
+		if of.rare().composite == nil {
 			break
 		}
-		parts := of.composite.all() // their calls had the options of the whole
+		parts := of.rare().composite.all() // their calls had the options of the whole
 		if len(parts) == 0 {
 			break
 		}

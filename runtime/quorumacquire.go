@@ -71,7 +71,7 @@ func (e *quorumAcquire) last(*waiter) (held bool, said engine.AnswerLog) {
 	}
 	first.mu.Lock()
 	defer first.mu.Unlock()
-	return first.whole.composite != nil, said
+	return first.whole.rare().composite != nil, said
 }
 
 // remind makes the first waiter ask.
@@ -163,9 +163,9 @@ func (e *quorumAcquire) answered(r *quorum.Round[*Lease], server int, part *Leas
 	case quorum.Lose:
 		e.Cut(r)
 	case quorum.Join:
-		e.admit(e.whole.composite, m, part)
+		e.admit(e.whole.rare().composite, m, part)
 	case quorum.AskOn:
-		e.complete(e.whole.composite, m, localPassLimit)
+		e.complete(e.whole.rare().composite, m, localPassLimit)
 	case quorum.Release:
 		_ = part.grant.unlock(part)
 	}
@@ -211,10 +211,10 @@ func (e *quorumAcquire) win(r *quorum.Round[*Lease], parts []*Lease) error {
 	e.compose(parts, r.Caller)
 	late, missing := r.Hold()
 	for _, part := range late {
-		part.client.spawn(func() { e.admit(e.whole.composite, e.mutexOf(part), part) })
+		part.client.spawn(func() { e.admit(e.whole.rare().composite, e.mutexOf(part), part) })
 	}
 	for _, server := range missing {
-		e.complete(e.whole.composite, e.m.parts[server], localPassLimit)
+		e.complete(e.whole.rare().composite, e.m.parts[server], localPassLimit)
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func (e *quorumAcquire) pass(parts []*Lease) (successor *compositeLease, rest []
 		return nil, append(passed, rest...)
 	}
 	c.counts.local.Add(1)
-	return next.whole.composite, rest
+	return next.whole.rare().composite, rest
 }
 
 // inherit makes parts, the grants of e, the lease of next, and reports whether next still wants it.
@@ -173,7 +173,7 @@ func (next *quorumAcquire) inherit(e *quorumAcquire, parts []*Lease) bool {
 	next.began.Store(e.began.Load())
 	next.rounds.Took.Store(int64(e.took()))
 	next.whole.came = fromHere
-	tr := e.whole.composite.tr
+	tr := e.whole.rare().composite.tr
 	for _, part := range parts {
 		tr.Part(trace.Passes, 0, part.traced())
 	}

@@ -126,7 +126,7 @@ func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lea
 	if err == nil {
 		return whole, nil
 	}
-	if whole.composite == nil {
+	if whole.rare().composite == nil {
 		c.quorums.leave(e, 0)
 	} else {
 		c.spawn(func() { _ = whole.grant.unlock(whole) })
@@ -136,7 +136,7 @@ func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lea
 
 // entered reports whether l may enter its caller's lease: it does not wait for itself.
 func (m *RedLock) entered(l *Lease) bool {
-	return l.owner != nil || slices.ContainsFunc(m.parts, func(part *Mutex) bool { return leaseFrom(l.parent, part.c, part.key) != nil })
+	return l.rare().owner != nil || slices.ContainsFunc(m.parts, func(part *Mutex) bool { return leaseFrom(l.parent, part.c, part.key) != nil })
 }
 
 // needs returns how many parts are a majority.

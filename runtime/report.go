@@ -46,9 +46,9 @@ func (t *leaseCore) report() {
 	if hook == nil || t.ended() == nil || !t.progress.CompareAndSwap(leaseHad, leaseReported) {
 		return
 	}
-	cause, at := t.ended(), monotonic.Time(t.over.Load())
-	hook(t.call.context(), EndEvent{
-		ID: t.call.id, Kind: Kind(t.kind()), Name: t.call.name, Template: t.call.template, Key: t.key, Parts: t.call.parts,
+	cause, at, call := t.ended(), monotonic.Time(t.rare().over.Load()), t.rare().call
+	hook(call.context(), EndEvent{
+		ID: call.id, Kind: Kind(t.kind()), Name: call.name, Template: call.template, Key: t.key, Parts: call.parts,
 		At: at.Std(), Held: at.Sub(t.began), Reason: reasonOf(cause), Cause: bare(t.key, cause),
 	})
 }
@@ -71,7 +71,7 @@ func (p permitHolding) bearer() *leaseCore { return p.of.leaseCore }
 // whole returns the composite lease that t is a part of, or t.
 func (t *leaseCore) whole() *leaseCore {
 	for t != nil {
-		co := t.within.Load()
+		co := t.rare().within.Load()
 		if co == nil {
 			break
 		}
@@ -112,7 +112,8 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 			if err != nil && whole.progress.Load() == leaseReported {
 				return
 			}
-			ctx, e.ID, e.Name, e.Template = whole.call.context(), whole.call.id, whole.call.name, whole.call.template
+			call := whole.rare().call
+			ctx, e.ID, e.Name, e.Template = call.context(), call.id, call.name, call.template
 		}
 		hook(ctx, e)
 	}, true)

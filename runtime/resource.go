@@ -61,7 +61,7 @@ func (r *resource) join(w *waiter) entry {
 func (r *resource) park(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.Place.Queued() && w.For.lease != nil && w.For.lease.owner == nil {
+	if w.Place.Queued() && w.For.lease != nil && w.For.lease.rare().owner == nil {
 		w.For.lease = nil
 	}
 }

@@ -46,7 +46,7 @@ func (r *resource) next(g *grant) *waiter {
 // admit has waiters of one owner enter together.
 func (r *resource) admit(g *grant, owner *Owner) {
 	r.Queue.Each(func(w *waiter) {
-		if w.For.lease != nil && w.For.lease.owner == owner {
+		if w.For.lease != nil && w.For.lease.rare().owner == owner {
 			r.Queue.Remove(w)
 			w.Place.State = engine.PlaceGranted
 			g.attach(w.For.lease)

@@ -32,7 +32,7 @@ func (r *rwResource) holds(g *grant) (old *grant) {
 func (r *rwResource) admit(g *grant, owner *Owner) {
 	r.Queue.Each(func(w *waiter) {
 		switch {
-		case w.For.lease.owner != owner || w.For.ticket.Number > 0:
+		case w.For.lease.rare().owner != owner || w.For.ticket.Number > 0:
 		case g.writes() && !rwTicketOf(w).write:
 			r.Queue.Remove(w)
 			rwTicketOf(w).readsUnder(g)

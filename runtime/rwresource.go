@@ -117,12 +117,12 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *grant) {
 	for x := leaseFrom(ctx, r.c, r.key); x != nil; x = leaseFrom(x.parent, r.c, r.key) {
 		consider(x)
 	}
-	if l.owner == nil {
+	if l.rare().owner == nil {
 		return writes, reads
 	}
 	for _, g := range r.grants() {
 		for x := range g.leases {
-			if x.owner == l.owner {
+			if x.rare().owner == l.rare().owner {
 				consider(x)
 			}
 		}
@@ -178,7 +178,7 @@ func (r *rwResource) join(w *waiter) entry {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.For.lease.owner != nil { // which may have been granted the lock a moment ago
+	if w.For.lease.rare().owner != nil { // which may have been granted the lock a moment ago
 		allowed, under, err := r.allowed(w.For.lease.parent, w.For.lease, w.Terms, w.Limit)
 		switch {
 		case allowed:

@@ -113,13 +113,13 @@ func (v view) EachWaiting(key string, f func(call fleet.Call)) {
 func (view) EachAbove(ctx context.Context, f func(l *watchdog.Lease)) {
 	var parts func(t *leaseCore)
 	parts = func(t *leaseCore) {
-		if t.composite == nil {
+		if t.rare().composite == nil {
 			if t.guard != nil && t.ended() == nil {
 				f(t.guard)
 			}
 			return
 		}
-		for _, part := range t.composite.all() {
+		for _, part := range t.rare().composite.all() {
 			parts(&part.leaseCore)
 		}
 	}
