@@ -108,7 +108,7 @@ func (r *fairResource) unwanted(of *ticket) *waiter {
 
 func (r *fairResource) refused(op *acquireOp, sent time.Time, reply protocol.Verdict, ev engine.Event) engine.Event {
 	tk := fairTicketFrom(op.ticket)
-	first := tk.Refusals() == 0
+	first := !tk.Refused
 	if tk.Refuse(sent, reply.At); !tk.UnclaimedGrant { // else it is an older answer
 		tk.behind = nil // it stands somewhere else now, or they do
 	}

@@ -115,7 +115,7 @@ func (r *resource) acquire(op *acquireOp) (none protocol.Command) {
 	switch {
 	case tk.Standing:
 		op.line = protocol.StillQueued
-	case !w.Once() && (tk.Refusals() > 0 || w.Linger > 0 || r.c.contended.Lately(r.key, tk.Made.Std())) && r.c.attends(r.key) && (w.Attends || !r.c.net.Sharded()):
+	case !w.Once() && (tk.Refused || w.Linger > 0 || r.c.contended.Lately(r.key, tk.Made.Std())) && r.c.attends(r.key) && (w.Attends || !r.c.net.Sharded()):
 		// Where keys linger, one round trip less counts: another process may only have to be asked for the key.
 		// With sharded channels another waiter may stop listening: then a hand-over to this process would go unheard.
 		op.line = protocol.Queued

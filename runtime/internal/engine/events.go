@@ -36,7 +36,7 @@ type EventQueue struct {
 	Bell chan struct{} // signalled while there are events; perhaps once too often
 
 	mu     sync.Mutex
-	events []Event
+	events *[]Event // nil while there is no room for events
 }
 
 // NewEventQueue returns an empty queue.
@@ -45,7 +45,10 @@ func NewEventQueue() EventQueue { return EventQueue{Bell: make(chan struct{}, 1)
 // Put adds ev at the end. It does not block.
 func (b *EventQueue) Put(ev Event) {
 	b.mu.Lock()
-	b.events = append(b.events, ev)
+	if b.events == nil {
+		b.events = new([]Event)
+	}
+	*b.events = append(*b.events, ev)
 	b.mu.Unlock()
 	b.ring()
 }
@@ -54,13 +57,14 @@ func (b *EventQueue) Put(ev Event) {
 func (b *EventQueue) Take() (ev Event, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.events) == 0 {
+	if b.empty() {
 		return Event{}, false
 	}
-	ev = b.events[0]
-	last := copy(b.events, b.events[1:])
-	b.events[last] = Event{} // so that it keeps no error alive
-	if b.events = b.events[:last]; last > 0 {
+	events := *b.events
+	ev = events[0]
+	last := copy(events, events[1:])
+	events[last] = Event{} // so that it keeps no error alive
+	if *b.events = events[:last]; last > 0 {
 		b.ring()
 	}
 	return ev, true
@@ -70,14 +74,17 @@ func (b *EventQueue) Take() (ev Event, ok bool) {
 func (b *EventQueue) Empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.events) == 0
+	return b.empty()
 }
+
+// empty is Empty for a caller that holds b.mu.
+func (b *EventQueue) empty() bool { return b.events == nil || len(*b.events) == 0 }
 
 // Shrink frees the room for events if there are none. The next event makes it again.
 func (b *EventQueue) Shrink() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.events) == 0 {
+	if b.empty() {
 		b.events = nil
 	}
 }

@@ -14,6 +14,7 @@ type TicketCore struct {
 	Number uint64 // of its owner
 	State  TicketState
 
+	Refused        bool // another owner had what it asked for, at least once
 	Standing       bool // a request has asked for a place in the wait queue, which it may have still
 	UnclaimedGrant bool // Redis granted it, but nobody was given it
 	OutcomeUnknown bool // Redis may have granted it without our knowing: a reply was lost
@@ -135,10 +136,14 @@ type SuccessorCore struct {
 
 // A past is what became of a ticket that was not granted at once: a process may hold very many keys, most of which nobody else wanted.
 type past struct {
-	refusals int32          // how often somebody else had what it asked for
-	seen     Sighting       // of the last answer
-	handedAt int64          // when another process handed it over, in microseconds by the server's clock; 0 before
-	received monotonic.Time // when the message of that arrived
+	seen   Sighting // of the last answer
+	handed *handed  // nil before the first hand-over
+}
+
+// A handed is the last hand-over of the lock to a ticket by another process.
+type handed struct {
+	at       int64          // in microseconds by the server's clock
+	received monotonic.Time // when the message arrived
 }
 
 // was returns the past of the ticket as it is.
@@ -156,9 +161,6 @@ func (tk *SuccessorCore) more() *past {
 	}
 	return tk.past
 }
-
-// Refusals returns how often somebody else had what the ticket asked for.
-func (tk *SuccessorCore) Refusals() int { return int(tk.was().refusals) }
 
 // Seen relates the clock of the server to the local one, as the last answer does.
 func (tk *SuccessorCore) Seen() Sighting { return tk.was().seen }
@@ -178,7 +180,15 @@ func (tk *SuccessorCore) Rests() bool {
 }
 
 // HandedAt returns when another process handed the lock over to the ticket, in microseconds by the server's clock, or 0.
-func (tk *SuccessorCore) HandedAt() int64 { return tk.was().handedAt }
+func (tk *SuccessorCore) HandedAt() int64 { return tk.wasHanded().at }
+
+// wasHanded returns the last hand-over to the ticket, or none.
+func (tk *SuccessorCore) wasHanded() handed {
+	if last := tk.was().handed; last != nil {
+		return *last
+	}
+	return handed{}
+}
 
 // A Sighting relates the clock of the server to the local one: a request that was sent at local was
 // run when the server had the time server. The zero sighting is none.
@@ -205,17 +215,15 @@ func (s Sighting) earliest(at time.Time) time.Time {
 
 // Refuse marks the ticket with a refusal, at the time at of the server, of a request that was sent at sent.
 func (tk *SuccessorCore) Refuse(sent, at time.Time) {
-	was := tk.more()
-	was.seen = SightingOf(sent, at)
-	was.refusals++
+	tk.Refused, tk.more().seen = true, SightingOf(sent, at)
 	tk.UnclaimedGrant = tk.UnclaimedGrant && tk.olderThanGrant(sent, at)
 }
 
 // olderThanGrant reports whether the answer to a request may be older than the hand-over of the key to the ticket. By
 // the clock of the server alone that could be so for ever, once the clock was set back.
 func (tk *SuccessorCore) olderThanGrant(sent, at time.Time) bool {
-	was := tk.was()
-	return was.handedAt > at.UnixMicro() && monotonic.Of(sent).Before(was.received)
+	last := tk.wasHanded()
+	return last.at > at.UnixMicro() && monotonic.Of(sent).Before(last.received)
 }
 
 // RefusedSince reports whether Redis has refused the ticket since its clock had the time at.
@@ -232,7 +240,7 @@ func (tk *SuccessorCore) RefusedSince(at time.Time) bool {
 // tells the earliest local time for that.
 func (tk *SuccessorCore) HandedOver(at, received time.Time) (from time.Time) {
 	was := tk.more()
-	tk.UnclaimedGrant, was.handedAt, was.received = true, at.UnixMicro(), monotonic.Of(received)
+	tk.UnclaimedGrant, was.handed = true, &handed{at.UnixMicro(), monotonic.Of(received)}
 	from = tk.Made.Std()
 	if was.seen.known() {
 		from = was.seen.earliest(at)
