@@ -1,6 +1,7 @@
 package lockrt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync/atomic"
@@ -62,15 +63,12 @@ func (a *attempt) silent() bool { return a.c == nil || a.cfg.part != nil }
 
 // name returns the name for the metrics of the call.
 func (a *attempt) name() string {
-	if a.cfg.name != "" {
-		return a.cfg.name
-	}
-	return a.kind
+	return cmp.Or(a.cfg.label.Name(), a.kind)
 }
 
 // event returns the event of the call.
 func (a *attempt) event() AcquireEvent {
-	return AcquireEvent{ID: a.id, Kind: Kind(a.kind), Name: a.name(), Template: a.cfg.template, Key: a.key, Parts: a.parts, Contended: a.waiting}
+	return AcquireEvent{ID: a.id, Kind: Kind(a.kind), Name: a.name(), Template: a.cfg.label.Template(), Key: a.key, Parts: a.parts, Contended: a.waiting}
 }
 
 // waits records that the call has to wait.
@@ -100,7 +98,7 @@ func (a *attempt) waitsFor(c *Client, kind, key string) {
 
 // failed returns err with the operation and key of the call, and the holder that it is known to have waited for.
 func (a *attempt) failed(err error) error {
-	err = &Error{Op: a.op, Key: a.key, Name: a.cfg.name, Err: err, Holder: a.c.holderOf(a.kind, a.key, a.blocked, err)}
+	err = &Error{Op: a.op, Key: a.key, Name: a.cfg.label.Name(), Err: err, Holder: a.c.holderOf(a.kind, a.key, a.blocked, err)}
 	a.ends(AcquireEvent{Err: err})
 	return err
 }
@@ -151,7 +149,7 @@ func (a *attempt) shows(t *leaseCore, how AcquireEvent) {
 	if x.call == nil { // a permit
 		x.call = new(origin)
 	}
-	*x.call = origin{id: a.id, name: a.name(), template: a.cfg.template, parts: a.parts, ctx: a.ctx}
+	*x.call = origin{id: a.id, name: a.name(), template: a.cfg.label.Template(), parts: a.parts, ctx: a.ctx}
 	if hook := a.c.opts.Hooks.Acquired; hook != nil {
 		x.call.work = hook(t.parent, a.ended(how))
 	}

@@ -33,7 +33,7 @@ func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context,
 	}
 	defer func() { err = failure.AfterLoss(ctx, err, permit.Release(ctx)) }()
 	if permit.client.opts.ProfileLabels {
-		under, end := profiled(permit.Context(), permit.label())
+		under, end := profiled(permit.Context(), permit.profileLabel())
 		defer end()
 		return fn(under, permit.Held())
 	}

@@ -83,7 +83,7 @@ func (m *FairMutex) take(ctx context.Context, cfg lockConfig, err error, waiting
 		return nil, err
 	}
 	l := newLease(m.c, kindFair, m.key, ctx)
-	l.name = cfg.name
+	l.label = cfg.label
 	for outer := leaseFrom(ctx, m.c, m.key); outer != nil; outer = leaseFrom(outer.parent, m.c, m.key) {
 		if outer.kind() == kindFair && outer.grant.reenter(outer, l) {
 			return l.entered(ctx, cfg)

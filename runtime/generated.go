@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
@@ -18,7 +19,7 @@ var _ = bridge.Lend(bridge.Functions{
 		cfg, err := c.configure(opts, nil)
 		return cfg.Renew, err
 	},
-	Label:        func(name, template string) LockOption { return &labelOption{name, template} },
+	Label:        func(name, template string) LockOption { return labelOption{engine.NewLabel(name, template)} },
 	Profiles:     func(c *Client) bool { return c.opts.ProfileLabels },
 	PermitLocker: func(s *PermitSemaphore) Locker { return permitLocker{s} },
 	GiveBack:     giveBackAfter,
@@ -107,7 +108,7 @@ func (l *Lease) keep(d time.Duration) error {
 			return
 		}
 		if err := l.Unlock(l.Context()); err != nil {
-			c.opts.Logger.Warn("lockgen: a key that was to stay locked for a while could not be given back", "kind", l.kind(), "key", l.key, "name", l.name, "owner", l.ownerName(), "error", err)
+			c.opts.Logger.Warn("lockgen: a key that was to stay locked for a while could not be given back", "kind", l.kind(), "key", l.key, "name", l.label.Name(), "owner", l.ownerName(), "error", err)
 		}
 	})
 	return err

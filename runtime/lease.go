@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -36,7 +37,7 @@ type leaseCore struct {
 
 	client   *Client
 	key      string
-	name     string                        // WithName, or ""
+	label    *engine.Label                 // of the lock
 	parent   context.Context               // the context of the call
 	lease    *Lease                        // its lease; nil if there is no reentry
 	made     atomic.Pointer[cancelContext] // of its context, see [leaseContext]
@@ -144,7 +145,7 @@ func (l *Lease) begin(hd anyGrant, guard *watchdog.Lease) {
 func (t *leaseCore) end(cause error) {
 	why, isLost := &causeReleased, false
 	if cause != ErrReleased { //nolint:errorlint // this very one, which is nearly all of them, costs no memory and no comparison of chains
-		cause = ofLease(t.key, t.name, cause)
+		cause = ofLease(t.key, t.label.Name(), cause)
 		other := cause
 		why, isLost = &other, errors.Is(cause, ErrLost)
 	}
@@ -297,7 +298,7 @@ func (l *Lease) Unlock(context.Context) error {
 	err := l.grant.unlock(l)
 	l.report()
 	if err != nil {
-		return &Error{Op: "unlock", Key: l.key, Name: l.name, Err: bare(l.key, err)}
+		return &Error{Op: "unlock", Key: l.key, Name: l.label.Name(), Err: bare(l.key, err)}
 	}
 	return nil
 }
@@ -318,7 +319,7 @@ func do(ctx context.Context, lock Locker, fn func(ctx context.Context, lease *Le
 func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	defer func() { err = failure.AfterLoss(ctx, err, l.Unlock(ctx)) }()
 	if l.client.opts.ProfileLabels {
-		under, end := profiled(l.Context(), l.label())
+		under, end := profiled(l.Context(), l.profileLabel())
 		defer end()
 		return fn(under)
 	}

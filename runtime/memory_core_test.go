@@ -22,8 +22,8 @@ func TestMemory(t *testing.T) {
 		{"a ticket", unsafe.Sizeof(ticket{}), 64},
 		{"a grant with its guard", unsafe.Sizeof(grant{}), 144},
 		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 96},
-		{"a lease", unsafe.Sizeof(Lease{}), 144},
-		{"a waiter", unsafe.Sizeof(waiter{}), 248},
+		{"a lease", unsafe.Sizeof(Lease{}), 136},
+		{"a waiter", unsafe.Sizeof(waiter{}), 208},
 		{"an event", unsafe.Sizeof(engine.Event{}), 32},
 	} {
 		require.LessOrEqual(t, each.size, each.bound, each.what)

@@ -44,7 +44,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 	}
 	ctx = present(ctx)
 	a := attempt{c: m.c, op: "lock", kind: kindMulti, key: m.key, parts: m.keys}
-	a.cfg.name, a.cfg.template = labelOf(m.opts, opts)
+	a.cfg.label = labelOf(m.opts, opts)
 	a.starts(ctx)
 	whole, err := m.take(ctx, opts, a.waitsFor)
 	if err != nil {
@@ -52,7 +52,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 		a.ends(AcquireEvent{Err: err})
 		return nil, err
 	}
-	whole.name = a.cfg.name
+	whole.label = a.cfg.label
 	a.hands(&whole.leaseCore, 0)
 	return whole, nil
 }

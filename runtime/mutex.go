@@ -117,7 +117,7 @@ func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease
 		return nil, nil, err
 	}
 	l := newLease(m.c, kindMutex, m.key, ctx)
-	l.name = cfg.name
+	l.label = cfg.label
 	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.grant.reenter(outer, l) {
 		l, err := l.entered(ctx, cfg)
 		return nil, l, err

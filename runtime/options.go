@@ -226,31 +226,36 @@ func WithFencing() LockOption {
 
 // WithName names a lock for operators and metrics: "orders.Service.Pay". The name is not part of the key. At most 1024 bytes;
 // use few names for many keys. Generated code gives the name of its method.
-func WithName(name string) LockOption { return nameOption(name) }
+func WithName(name string) LockOption { return nameOption{engine.NewLabel(name, "")} }
 
 // A nameOption is an option that can be read before the others are applied.
-type nameOption string
+type nameOption struct{ label *engine.Label }
 
-func (n nameOption) applyLock(c *lockConfig) { c.name = string(n) }
+func (n nameOption) applyLock(c *lockConfig) {
+	if template := c.label.Template(); template != "" {
+		c.label = engine.NewLabel(n.label.Name(), template)
+	} else {
+		c.label = n.label
+	}
+}
 
 // A labelOption is the label of a lock in generated code: the name of the method, and the template of its key.
-type labelOption struct{ name, template string }
+type labelOption struct{ label *engine.Label }
 
-func (l *labelOption) applyLock(c *lockConfig) { c.name, c.template = l.name, l.template }
+func (l labelOption) applyLock(c *lockConfig) { c.label = l.label }
 
-// labelOf returns the name and the template of the key in the options of a lock and of one call, or "".
-func labelOf(base, call []LockOption) (name, template string) {
+// labelOf returns the label in the options of a lock and of one call.
+func labelOf(base, call []LockOption) *engine.Label {
+	var cfg lockConfig
 	for _, opts := range [...][]LockOption{base, call} {
 		for _, o := range opts {
-			switch o := o.(type) {
-			case nameOption:
-				name = string(o)
-			case *labelOption:
-				name, template = o.name, o.template
+			switch o.(type) {
+			case nameOption, labelOption:
+				o.applyLock(&cfg)
 			}
 		}
 	}
-	return name, template
+	return cfg.label
 }
 
 // maxName is the largest length of a name, in bytes.
@@ -258,18 +263,17 @@ const maxName = protocol.MaxKey
 
 // lockConfig has the settings of one call of Lock.
 type lockConfig struct {
-	wait     time.Duration // UntilDone, 0 to try once, or a bound
-	maxHold  time.Duration // if limited
-	limited  bool
-	linger   time.Duration   // WithLinger, or 0
-	backoff  Backoff         // if quiet
-	name     string          // WithName
-	template string          // of its key, in generated code
-	follows  bool            // see waiter
-	part     waitingPart     // reports that the call waits of which this one is a part; nil if it is none
-	yields   <-chan struct{} // closed when the call must stop waiting, so that another one goes on in its place; or nil
-	said     said            // the given options
-	bad      error           // why one of them is unusable
+	wait    time.Duration // UntilDone, 0 to try once, or a bound
+	maxHold time.Duration // if limited
+	limited bool
+	linger  time.Duration   // WithLinger, or 0
+	backoff Backoff         // if quiet
+	label   *engine.Label   // WithName, and the template of its key in generated code
+	follows bool            // see waiter
+	part    waitingPart     // reports that the call waits of which this one is a part; nil if it is none
+	yields  <-chan struct{} // closed when the call must stop waiting, so that another one goes on in its place; or nil
+	said    said            // the given options
+	bad     error           // why one of them is unusable
 	engine.Terms
 }
 
@@ -348,8 +352,8 @@ func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 	switch {
 	case cfg.wait < 0 && cfg.wait != UntilDone:
 		return cfg, fmt.Errorf("%w: a wait of %v is negative", ErrBadOption, cfg.wait)
-	case len(cfg.name) > maxName:
-		return cfg, fmt.Errorf("%w: a name of %d bytes is longer than %d", ErrBadOption, len(cfg.name), maxName)
+	case len(cfg.label.Name()) > maxName:
+		return cfg, fmt.Errorf("%w: a name of %d bytes is longer than %d", ErrBadOption, len(cfg.label.Name()), maxName)
 	case cfg.said&saidLinger != 0 && (cfg.linger < 0 || cfg.linger > mostLinger):
 		return cfg, notLinger(cfg.linger)
 	case cfg.limited && cfg.maxHold <= 0:

@@ -64,7 +64,7 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, p
 	}
 	defer func() { err = failure.AfterLoss(ctx, err, p.Release(ctx)) }()
 	if s.c.opts.ProfileLabels {
-		under, end := profiled(p.Context(), p.label())
+		under, end := profiled(p.Context(), p.profileLabel())
 		defer end()
 		return fn(under, p)
 	}
@@ -175,7 +175,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 	}
 	var p *Permit
 	err := a.count(ctx, func() *counting.Demand {
-		p = newPermit(s.c, s.key, a.cfg.name, ctx)
+		p = newPermit(s.c, s.key, a.cfg.label, ctx)
 		return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits, IDs: counting.NewIDs(s.c.ID(), n)}, Permit: p.hold}
 	})
 	if err != nil {

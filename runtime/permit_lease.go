@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/counting"
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -36,13 +37,13 @@ func (p permitHolding) End(cause error) { p.of.end(cause) }
 func (p permitHolding) Ended() error    { return p.of.ended() }
 
 // newPermit prepares a permit under parent, for a waiter.
-func newPermit(c *Client, key, name string, parent context.Context) *Permit {
+func newPermit(c *Client, key string, label *engine.Label, parent context.Context) *Permit {
 	p := &Permit{}
 	p.hold = counting.NewPermit(permitHolding{of: p})
 	p.leaseCore = &p.own.leaseCore
 	p.own.grant = p
 	p.prepare(c, kindPermit, key, parent)
-	p.name = name
+	p.label = label
 	return p
 }
 
@@ -102,7 +103,7 @@ func (p *Permit) Release(context.Context) error {
 	err := p.hold.Release()
 	p.report()
 	if err != nil {
-		return &Error{Op: "release", Key: p.key, Name: p.name, Err: bare(p.key, err)}
+		return &Error{Op: "release", Key: p.key, Name: p.label.Name(), Err: bare(p.key, err)}
 	}
 	return nil
 }

@@ -18,11 +18,11 @@ func profiled(ctx context.Context, name string) (under context.Context, end func
 	}
 }
 
-// label returns the label of the work under t in profiles: the name in the metrics of its call.
-func (t *leaseCore) label() string {
+// profileLabel returns the label of the work under t in profiles: the name in the metrics of its call.
+func (t *leaseCore) profileLabel() string {
 	for of := t; of != nil; {
-		if of.name != "" {
-			return of.name
+		if name := of.label.Name(); name != "" {
+			return name
 		}
 		if of.rare().composite == nil {
 			break

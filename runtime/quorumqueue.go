@@ -147,7 +147,7 @@ func (e *quorumAcquire) pass(parts []*Lease) (successor *compositeLease, rest []
 	var passed []*Lease
 	for _, part := range parts {
 		l := newLease(part.client, part.kind(), part.key, next.ctx)
-		l.name = next.cfg.name
+		l.label = next.cfg.label
 		g, _, ok := mutexGrant(part.grant)
 		if ok && part.client.canPass(part.guard, e.cfg.Terms, e.cfg.Terms, engine.Tokens{}) && g.succeed(part, l) {
 			part.end(ErrReleased)

@@ -115,7 +115,7 @@ func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lea
 		return nil, ended(ctx)
 	}
 	whole := newLease(c, kindRedLock, m.key, ctx)
-	whole.name = cfg.name
+	whole.label = cfg.label
 	e := newQuorumAcquire(ctx, m, opts, cfg, whole)
 	e.inLine = cfg.wait != 0 && !m.entered(whole)
 	err := c.await(ctx, e, e.w, cfg, a.waits)

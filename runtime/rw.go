@@ -147,7 +147,7 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err err
 		return nil, err
 	}
 	l := newLease(m.c, kind, m.key, ctx)
-	l.name = cfg.name
+	l.label = cfg.label
 	if r, known := m.c.rws.known(m.key); known { // a call that enters a hold of this process is no further user of the resource
 		if entered, _, err := r.enter(ctx, l, cfg); entered {
 			return l.entered(ctx, cfg)

@@ -53,8 +53,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	}
 	defer func() { err = failure.Join(err, s.Release(ctx, n)) }()
 	if c := orZero(s).c; c != nil && c.opts.ProfileLabels {
-		name, _ := labelOf(s.opts, opts)
-		under, end := profiled(ctx, cmp.Or(name, kindSemaphore))
+		under, end := profiled(ctx, cmp.Or(labelOf(s.opts, opts).Name(), kindSemaphore))
 		defer end()
 		return fn(under)
 	}

@@ -32,7 +32,7 @@ func (g *grant) Show() (s fleet.Shown) {
 	}
 	for l := range g.leases {
 		if s.Holds == 0 {
-			s = fleet.Shown{Name: l.name, Since: l.began, Token: l.token, Ctx: l.parent}
+			s = fleet.Shown{Name: l.label.Name(), Since: l.began, Token: l.token, Ctx: l.parent}
 		}
 		s.Holds, s.Since = s.Holds+1, min(s.Since, l.began)
 	}
@@ -45,7 +45,7 @@ func (p permitHolding) Show() (s fleet.Shown) {
 	if n := p.Size(); known && n > 0 {
 		ct.mu.Lock()
 		defer ct.mu.Unlock()
-		s = fleet.Shown{Name: p.of.name, Since: p.of.began, Holds: n, Queued: ct.Queue.Length(), Ctx: p.of.parent}
+		s = fleet.Shown{Name: p.of.label.Name(), Since: p.of.began, Holds: n, Queued: ct.Queue.Length(), Ctx: p.of.parent}
 	}
 	return s
 }
@@ -64,7 +64,7 @@ func (v view) EachWaiting(key string, f func(call fleet.Call)) {
 			kind = w.For.lease.kind()
 		}
 		call := fleet.Call{
-			Kind: Kind(kind), Key: key, Name: w.Call.Name, Template: w.Call.Of, Since: w.Call.Since, Ctx: w.Call.Ctx, Number: &w.Number, Waiter: w,
+			Kind: Kind(kind), Key: key, Name: w.Call.Label.Name(), Template: w.Call.Label.Template(), Since: w.Call.Since, Ctx: w.Call.Ctx, Number: &w.Number, Waiter: w,
 		}
 		if w.For.demand != nil {
 			call.Permits = w.For.demand.N

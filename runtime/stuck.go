@@ -26,7 +26,7 @@ func (c *Client) suspect(ctx context.Context, q contest, w *waiter, wait time.Du
 	}
 	if !bound(ctx, wait) {
 		kind, key := subject(q, w)
-		c.fleet.Stuck(ctx, Kind(kind), key, w.Call.Name)
+		c.fleet.Stuck(ctx, Kind(kind), key, w.Call.Label.Name())
 	}
 }
 

@@ -62,7 +62,7 @@ var waiters = sync.Pool{New: func() any {
 // newWaiter returns a waiter for the call with ctx, which gets l, or something else than a lease.
 func newWaiter(ctx context.Context, l *Lease, cfg lockConfig) *waiter {
 	w := waiters.Get().(*waiter)
-	w.Call = engine.Call{Ctx: ctx, Name: cfg.name, Of: cfg.template, Since: monotonic.Now(), Wait: cfg.wait}
+	w.Call = engine.Call{Ctx: ctx, Label: cfg.label, Since: monotonic.Now(), Wait: cfg.wait}
 	w.Terms, w.Limit, w.Linger, w.Follows, w.For.lease = cfg.Terms, cfg.maxHold, int32(cfg.linger/time.Microsecond), cfg.follows, l
 	return w
 }

@@ -37,10 +37,31 @@ type Waiter[T any] struct {
 // contest.
 type Call struct {
 	Ctx   context.Context
-	Name  string // WithName, or none
-	Of    string // the template of the key in generated code, or none
+	Label *Label // of the lock
 	Since monotonic.Time
 	Wait  time.Duration // WithWait
+}
+
+// A Label has the name of a lock for people, and in generated code the template of its key. It does not change. The nil Label has neither.
+type Label struct{ name, template string }
+
+// NewLabel returns the label of a lock.
+func NewLabel(name, template string) *Label { return &Label{name, template} }
+
+// Name returns the name of the lock, or "".
+func (l *Label) Name() string {
+	if l == nil {
+		return ""
+	}
+	return l.name
+}
+
+// Template returns the template of the key of the lock, or "".
+func (l *Label) Template() string {
+	if l == nil {
+		return ""
+	}
+	return l.template
 }
 
 // NewWaiter returns a waiter of no call.
