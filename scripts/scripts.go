@@ -27,18 +27,22 @@ type Script struct {
 	Step string // the content of the file
 
 	shared []*string // files with the functions that it shares with others
-	whole  func() whole
+	sha1   func() string
 }
 
-// A whole is a script as Redis knows it, with its hash.
-type whole struct{ source, sha1 string }
-
 // Source returns the text that Redis runs: the step, behind the functions that it shares with
-// others.
-func (s *Script) Source() string { return s.whole().source }
+// others. Each call makes it anew, since a process loads a script rarely: the texts of all take half a megabyte.
+func (s *Script) Source() string {
+	var source strings.Builder
+	for _, file := range s.shared {
+		source.WriteString(*file)
+	}
+	source.WriteString(s.Step)
+	return source.String()
+}
 
 // SHA1 returns the argument of EVALSHA for the script, in lower-case hexadecimal.
-func (s *Script) SHA1() string { return s.whole().sha1 }
+func (s *Script) SHA1() string { return s.sha1() }
 
 //go:embed say.lua
 var say string
@@ -268,14 +272,9 @@ func New(name, step string) *Script { return script(name, step, alone) }
 // script returns a script that is assembled at its first use: a program that imports this package pays for none before.
 func script(name, step string, shared []*string) *Script {
 	s := &Script{Name: name, Step: step, shared: shared}
-	s.whole = sync.OnceValue(func() whole {
-		var source strings.Builder
-		for _, file := range s.shared {
-			source.WriteString(*file)
-		}
-		source.WriteString(s.Step)
-		sum := sha1.Sum([]byte(source.String())) //nolint:gosec // names a script, secures nothing
-		return whole{source.String(), hex.EncodeToString(sum[:])}
+	s.sha1 = sync.OnceValue(func() string {
+		sum := sha1.Sum([]byte(s.Source())) //nolint:gosec // names a script, secures nothing
+		return hex.EncodeToString(sum[:])
 	})
 	return s
 }
