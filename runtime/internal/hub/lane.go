@@ -294,7 +294,7 @@ func (l *lane) subscribed(names, elsewhere []string) {
 	h.mu.Lock()
 	for _, name := range names {
 		ch := l.channels[name]
-		if ch == nil {
+		if ch == nil || ch.now() == off { // another lane had it meanwhile, so it is subscribed anew
 			continue
 		}
 		if ch.now() == ended || slices.Contains(elsewhere, name) {
