@@ -22,9 +22,12 @@ type registered interface {
 }
 
 func newRegistry[T registered](c *Client, create func(c *Client, key string) T) registry[T] {
-	all, number := map[string]T{}, len(c.forget)
+	all := map[string]T{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	number := uint8(len(c.forget)) // one for each kind of lock
 	c.forget = append(c.forget, func(key string) { delete(all, key) })
-	return registry[T]{c: c, create: create, all: all, number: uint8(number)}
+	return registry[T]{c: c, create: create, all: all, number: number}
 }
 
 // enter returns the entry of key for a call, until exit. A call that releases can enter when the client is closed, too.

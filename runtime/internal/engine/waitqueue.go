@@ -69,7 +69,7 @@ func (q *WaitQueue[T]) Push(w *Waiter[T]) {
 	}
 }
 
-// Remove takes w out.
+// Remove takes w out, which is in the queue.
 func (q *WaitQueue[T]) Remove(w *Waiter[T]) {
 	p := w.Place
 	w.Place = Place[T]{}

@@ -12,7 +12,7 @@ import (
 )
 
 // Bounded runs send on another goroutine, and returns its result. The caller goes on when ctx ends, or after OpTimeout. If ctx is done
-// already, Bounded sends nothing.
+// already, Bounded sends nothing. It must not be nil.
 func Bounded[T any](ctx context.Context, t *Transport, send func() (T, error)) (T, error) {
 	type reply struct {
 		value T
