@@ -49,6 +49,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 		asking   bool // the answer to ask is on its way
 		leading  bool // it is the turn of this waiter to ask
 		reasoned bool // there is a reason to ask
+		recheck  bool // which is that nothing was heard for long
 		resent   int  // requests sent again at once, since an earlier one may have taken effect
 		refusals int
 		saidNo   monotonic.Time // when Redis last refused
@@ -218,8 +219,9 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			}
 		}
 		if reasoned && leading && !asking {
-			reasoned = false
+			reasoned, w.Recheck = false, recheck
 			ask()
+			w.Recheck = false
 		}
 		select {
 		case <-w.Events.Bell:
@@ -236,6 +238,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 					return ErrClosed
 				}
 				closing = c.closing
+				recheck = ev.Recheck && (recheck || !reasoned)
 				if reasoned = true; !leading && !w.Once() {
 					waits()
 					hear()

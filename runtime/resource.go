@@ -125,7 +125,7 @@ func (r *resource) acquire(op *acquireOp) (none protocol.Command) {
 	switch {
 	case op.plain():
 		op.to = r.c.takes
-	case tk.Rests():
+	case w.Recheck && tk.Rests():
 		op.to = r.c.reviews
 	}
 	return none

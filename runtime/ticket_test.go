@@ -12,6 +12,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // A ticket was handed the key, and has to ask for it; meanwhile the clock of the server was set back, and somebody else has the
@@ -116,8 +117,8 @@ func TestResource_RemembersWhatItWasHandedWithoutAWaiter(t *testing.T) {
 	require.True(t, tk.UnclaimedGrant)
 }
 
-// A waiter that was refused long ago, and has its place in the wait queue, asks together with many others. Until then few ask together, so
-// that an answer comes soon.
+// A waiter that has heard nothing for long, and has its place in the wait queue, asks together with many others. For any other reason few ask
+// together, so that an answer comes soon.
 func TestResource_ReviewsAfterALongTime(t *testing.T) {
 	t.Parallel()
 	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
@@ -128,10 +129,17 @@ func TestResource_ReviewsAfterALongTime(t *testing.T) {
 		standing bool
 		to       *transport.Batcher
 		ago      time.Duration // before now, the request of this step is sent, which is refused
+		recheck  bool
 	}{
-		{false, c.takes, time.Hour}, {false, c.takes, time.Hour}, {true, c.reviews, 0}, {true, c.acquires, time.Hour}, {true, c.reviews, 0},
+		{false, c.takes, time.Hour, true},
+		{false, c.takes, time.Hour, true},
+		{true, c.reviews, time.Hour, true},
+		{true, c.acquires, time.Hour, false}, // a message
+		{true, c.reviews, 0, true},
+		{true, c.acquires, time.Hour, true},
+		{true, c.reviews, 0, true},
 	} {
-		tk.Standing = step.standing
+		tk.Standing, w.Recheck = step.standing, step.recheck
 		op := r.prepare(w)
 		require.Same(t, step.to, op.to)
 		at := time.Now().Add(-step.ago)
@@ -139,4 +147,41 @@ func TestResource_ReviewsAfterALongTime(t *testing.T) {
 		r.quit()
 	}
 	r.gone(w)
+}
+
+// A waiter that a message wakes after a long time is in a hurry: its request does not gather with those to recheck.
+func TestResource_AMessageAfterALongTimeIsNoRecheck(t *testing.T) {
+	t.Parallel()
+	c, err := Open(t.Context(), redistest.Shared(t).URL(), Options{OpTimeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	c.reviews = c.net.Reviewer(protocol.Batch{Script: scripts.New("rechecks", "return redis.error_reply('ERR this is no time to recheck')")})
+	key, rc, ctx := redistest.Key(t, "k"), c.Redis(), t.Context()
+	require.NoError(t, rc.Do(ctx, rc.B().Hset().Key(key).FieldValue().FieldValue("java:1", "1").Build()).Error())
+	require.NoError(t, rc.Do(ctx, rc.B().Pexpire().Key(key).Milliseconds(60000).Build()).Error())
+	got := make(chan error, 1)
+	go func() {
+		l, err := c.Mutex(key).Lock(ctx)
+		if err == nil {
+			err = l.Unlock(ctx)
+		}
+		got <- err
+	}()
+	require.Eventually(t, func() bool {
+		r, ok := c.resources.known(key)
+		if !ok {
+			return false
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.ticket == nil || !r.ticket.Standing || r.ticket.State != engine.TicketQueued || r.Busy > 0 {
+			return false
+		}
+		past := time.Now().Add(-time.Minute)
+		r.ticket.Sees(engine.SightingOf(past, past))
+		return r.ticket.Rests()
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, rc.Do(ctx, rc.B().Del().Key(key).Build()).Error())
+	require.NoError(t, rc.Do(ctx, rc.B().Publish().Channel(protocol.LockChannel(key)).Message("0").Build()).Error())
+	require.NoError(t, <-got)
 }

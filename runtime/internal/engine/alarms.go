@@ -24,7 +24,8 @@ const (
 	earlyAlarm = longAlarm / 10
 )
 
-// Set pokes w in d, and cancels an earlier Set of w. If d is long, w may be poked a bit sooner, together with another waiter.
+// Set pokes w in d, and cancels an earlier Set of w. If d is long, w may be poked a bit sooner, together with another waiter, and its
+// Reason is to recheck.
 func (a *Alarms[T]) Set(w *Waiter[T], d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,7 +85,11 @@ func (a *Alarms[T]) come() {
 			break
 		}
 		heap.Pop(&a.queue)
-		w.Poke()
+		if w.early {
+			w.recheck()
+		} else {
+			w.Poke()
+		}
 		limit = now.Add(earlyAlarm)
 	}
 	a.armed = 0

@@ -62,7 +62,7 @@ func TestAlarms_LongOnesComeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a Alarms[int]
 		start := monotonic.Now()
-		came := map[string]time.Duration{}
+		came, rechecks := map[string]time.Duration{}, map[string]bool{}
 		waiters := map[string]*Waiter[int]{}
 		set := func(name string, d time.Duration) {
 			waiters[name] = NewWaiter[int]()
@@ -73,8 +73,8 @@ func TestAlarms_LongOnesComeTogether(t *testing.T) {
 				<-time.After(time.Millisecond)
 				synctest.Wait()
 				for name, w := range waiters {
-					if _, poked := w.NextEvent(); poked {
-						came[name] = monotonic.Since(start)
+					if ev, poked := w.NextEvent(); poked {
+						came[name], rechecks[name] = monotonic.Since(start), ev.Recheck
 					}
 				}
 			}
@@ -91,6 +91,7 @@ func TestAlarms_LongOnesComeTogether(t *testing.T) {
 			"first": longAlarm, "short": longAlarm + earlyAlarm/4, "second": longAlarm + earlyAlarm/4, "third": longAlarm + earlyAlarm/4,
 			"later": longAlarm + 3*earlyAlarm,
 		}, came)
+		require.Equal(t, map[string]bool{"first": true, "short": false, "second": true, "third": true, "later": true}, rechecks)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 // An Event is a message of a contest to a waiter.
 type Event struct {
 	Kind    EventKind
+	Recheck bool          // Reason: nothing was heard for long, so a message may have been lost; there is no hurry
 	Final   bool          // Failed: asking again would not tell the outcome of this request
 	Foreign bool          // Refused: the holder is no process of this library
 	InLine  bool          // Refused: a release by a process of this library finds the waiter

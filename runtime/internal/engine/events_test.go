@@ -37,3 +37,26 @@ func TestEventQueue_HasRoomForEverything(t *testing.T) {
 	w.Poke()
 	require.False(t, w.Events.Empty())
 }
+
+// A waiter that is to ask now does not take that for a reason to recheck, in whatever order the two come.
+func TestWaiter_PokeIsNoRecheck(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		pokes   func(w *Waiter[int])
+		recheck bool
+	}{
+		"poke":              {func(w *Waiter[int]) { w.Poke() }, false},
+		"recheck":           {func(w *Waiter[int]) { w.recheck() }, true},
+		"poke, recheck":     {func(w *Waiter[int]) { w.Poke(); w.recheck() }, false},
+		"recheck, poke":     {func(w *Waiter[int]) { w.recheck(); w.Poke() }, false},
+		"recheck after one": {func(w *Waiter[int]) { w.Poke(); w.NextEvent(); w.recheck() }, true},
+	} {
+		w := NewWaiter[int]()
+		test.pokes(w)
+		ev, ok := w.NextEvent()
+		require.True(t, ok, name)
+		require.Equal(t, Event{Kind: Reason, Recheck: test.recheck}, ev, name)
+		_, ok = w.NextEvent()
+		require.False(t, ok, name)
+	}
+}

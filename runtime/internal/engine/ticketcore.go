@@ -172,8 +172,8 @@ func (tk *SuccessorCore) Sees(s Sighting) {
 	}
 }
 
-// Rests reports whether the ticket has a place in the wait queue, and its last answer is so old that the next request is only to make sure
-// of that: one script has the requests of many such tickets.
+// Rests reports whether the ticket has a place in the wait queue, and its last answer is old. A request to recheck only makes sure of the place
+// then: one script has the requests of many such tickets.
 func (tk *SuccessorCore) Rests() bool {
 	seen := tk.Seen()
 	return tk.Standing && seen.known() && monotonic.Since(seen.Local) >= longAlarm-earlyAlarm

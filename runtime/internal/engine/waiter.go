@@ -22,12 +22,13 @@ type Waiter[T any] struct {
 
 	Linger  int32                 // WithLinger, in microseconds
 	Asks    atomic.Int32          // number of its requests under way
-	poked   atomic.Bool           // a poke is among the events
+	poked   atomic.Int32          // what Reason among the events is for, if it is among them
 	alarmed int32                 // its place among the alarms, counted from 1; 0 if it is none of them
 	Follows bool                  // it waits only for the answer to an earlier request of this process
 	Patient bool                  // only an answer can end a request of it
 	Quorum  bool                  // it asks many servers, one of which may take longer than the others
 	Attends bool                  // it listens for messages to the wait queue, until it leaves
+	Recheck bool                  // its request is for a Reason with Recheck; its own goroutine reads and sets this
 	early   bool                  // it may be poked before its alarm; guarded by the alarms
 	Number  atomic.Uint64         // its number for other processes; 0 as long as it has none
 	Broken  atomic.Pointer[error] // why it ends, since it was in a deadlock; or nil
@@ -95,9 +96,23 @@ func (w *Waiter[T]) Break(err error) {
 	w.Poke()
 }
 
-// Poke tells w that there is a reason to ask. It does not block.
+// What a Reason among the events of a waiter is for.
+const (
+	notPoked int32 = iota // there is none
+	toRecheck
+	toAskNow
+)
+
+// Poke tells w that there is a reason to ask now. It does not block.
 func (w *Waiter[T]) Poke() {
-	if w.poked.CompareAndSwap(false, true) {
+	if w.poked.Swap(toAskNow) == notPoked {
+		w.Notify(Event{Kind: Reason})
+	}
+}
+
+// recheck tells w to ask again since it has heard nothing for long.
+func (w *Waiter[T]) recheck() {
+	if w.poked.CompareAndSwap(notPoked, toRecheck) {
 		w.Notify(Event{Kind: Reason})
 	}
 }
@@ -118,7 +133,7 @@ func (w *Waiter[T]) Notify(ev Event) { w.Events.Put(ev) }
 // NextEvent takes the oldest of the events of w, if there is one.
 func (w *Waiter[T]) NextEvent() (ev Event, ok bool) {
 	if ev, ok = w.Events.Take(); ok && ev.Kind == Reason {
-		w.poked.Store(false)
+		ev.Recheck = w.poked.Swap(notPoked) == toRecheck
 	}
 	return ev, ok
 }
