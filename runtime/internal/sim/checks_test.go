@@ -208,10 +208,7 @@ func (v *watch) tally() {
 // afterwards looks at what is left when all clients are closed.
 func (v *watch) afterwards() {
 	w := v.w
-	w.mu.Lock()
-	broken := len(w.failures) > 0
-	w.mu.Unlock()
-	if broken {
+	if w.over() {
 		return
 	}
 	time.Sleep(2 * time.Second) // for what is on its way
@@ -244,10 +241,7 @@ func (v *watch) afterwards() {
 // left looks at what is left when everything must have expired.
 func (v *watch) left() {
 	w := v.w
-	w.mu.Lock()
-	broken := len(w.failures) > 0
-	w.mu.Unlock()
-	if broken {
+	if w.over() {
 		return
 	}
 	for _, s := range w.servers {

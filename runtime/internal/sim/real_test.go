@@ -91,6 +91,13 @@ type realWorker struct {
 	Sections map[string]int // how often it wrote the counter of a key
 }
 
+// print tells the process that started this one.
+func (w realWorker) print(t *testing.T) {
+	line, err := json.Marshal(w)
+	require.NoError(t, err)
+	fmt.Println(string(line))
+}
+
 // workerVariable says where the server is of a process that this test binary was started as, and which one it is.
 const workerVariable = "LOCKGEN_SIM_WORKER"
 
@@ -138,21 +145,14 @@ func TestRealTraces_Worker(t *testing.T) {
 		did.Steps = append(did.Steps, s)
 	})
 	defer stop()
-	option, err := rueidis.ParseURL(url)
-	require.NoError(t, err)
-	option.DisableCache = true
-	rc, err := rueidis.NewClient(option)
-	require.NoError(t, err)
-	defer rc.Close()
-	c, err := lockrt.New(rc, lockrt.Options{})
-	require.NoError(t, err)
+	c := realClient(t, url)
 	var workers sync.WaitGroup
 	for j := range 3 {
 		r := rand.New(rand.NewPCG(seed, uint64(j)))
 		workers.Go(func() {
 			for range 60 {
 				i := r.IntN(realKeys)
-				if realSection(t.Context(), c, rc, i, r) {
+				if realSection(t.Context(), c, i, r) {
 					mu.Lock()
 					did.Sections[fmt.Sprintf("key%d", i)]++
 					mu.Unlock()
@@ -165,13 +165,24 @@ func TestRealTraces_Worker(t *testing.T) {
 	stop()
 	mu.Lock()
 	defer mu.Unlock()
-	line, err := json.Marshal(did)
+	did.print(t)
+}
+
+// realClient returns a client of the server at url.
+func realClient(t *testing.T, url string) *lockrt.Client {
+	option, err := rueidis.ParseURL(url)
 	require.NoError(t, err)
-	fmt.Println(string(line))
+	option.DisableCache = true
+	rc, err := rueidis.NewClient(option)
+	require.NoError(t, err)
+	t.Cleanup(rc.Close)
+	c, err := lockrt.New(rc, lockrt.Options{})
+	require.NoError(t, err)
+	return c
 }
 
 // realSection locks a key, counts under it, and unlocks; or gives up at times. It reports whether it has counted.
-func realSection(ctx context.Context, c *lockrt.Client, rc rueidis.Client, i int, r *rand.Rand) bool {
+func realSection(ctx context.Context, c *lockrt.Client, i int, r *rand.Rand) bool {
 	m := c.Mutex(fmt.Sprintf("key%d", i), lockrt.WithFencing())
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -186,7 +197,7 @@ func realSection(ctx context.Context, c *lockrt.Client, rc rueidis.Client, i int
 	if err != nil {
 		return false
 	}
-	counter := fmt.Sprintf("counter%d", i)
+	counter, rc := fmt.Sprintf("counter%d", i), c.Redis()
 	n, err := rc.Do(context.Background(), rc.B().Get().Key(counter).Build()).AsInt64()
 	if err != nil && !rueidis.IsRedisNil(err) {
 		panic(err)

@@ -2,9 +2,7 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -12,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -68,14 +65,7 @@ func TestRealTraces_Counter(t *testing.T) {
 	if !started {
 		return
 	}
-	option, err := rueidis.ParseURL(url)
-	require.NoError(t, err)
-	option.DisableCache = true
-	rc, err := rueidis.NewClient(option)
-	require.NoError(t, err)
-	defer rc.Close()
-	c, err := lockrt.New(rc, lockrt.Options{})
-	require.NoError(t, err)
+	c := realClient(t, url)
 	var workers sync.WaitGroup
 	for j := range 3 {
 		workers.Go(func() {
@@ -89,9 +79,7 @@ func TestRealTraces_Counter(t *testing.T) {
 	}
 	workers.Wait()
 	require.NoError(t, c.Close())
-	line, err := json.Marshal(realWorker{})
-	require.NoError(t, err)
-	fmt.Println(string(line))
+	realWorker{}.print(t)
 }
 
 // realCounts does one round: a permit, a part of the semaphore, and the latch, each with something else besides.

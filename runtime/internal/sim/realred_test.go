@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -141,14 +139,7 @@ func composed(t *testing.T, lock func(clients []*lockrt.Client, r *rand.Rand) (l
 	defer trace.WholesTo(did.whole)()
 	var clients []*lockrt.Client
 	for i, url := range words[1:] {
-		option, err := rueidis.ParseURL(url)
-		require.NoError(t, err)
-		option.DisableCache = true
-		rc, err := rueidis.NewClient(option)
-		require.NoError(t, err)
-		defer rc.Close()
-		c, err := lockrt.New(rc, lockrt.Options{})
-		require.NoError(t, err)
+		c := realClient(t, url)
 		clients = append(clients, c)
 		did.mu.Lock()
 		did.servers[c.ID()] = i
@@ -183,7 +174,5 @@ func composed(t *testing.T, lock func(clients []*lockrt.Client, r *rand.Rand) (l
 	did.mu.Lock()
 	defer did.mu.Unlock()
 	result.Events = did.all
-	line, err := json.Marshal(result)
-	require.NoError(t, err)
-	fmt.Println(string(line))
+	result.print(t)
 }
