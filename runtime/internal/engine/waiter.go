@@ -22,7 +22,7 @@ type Waiter[T any] struct {
 
 	Linger  int32                 // WithLinger, in microseconds
 	Asks    atomic.Int32          // number of its requests under way
-	poked   atomic.Int32          // what Reason among the events is for, if it is among them
+	poked   atomic.Int32          // the purpose of the Reason among the events
 	alarmed int32                 // its place among the alarms, counted from 1; 0 if it is none of them
 	Follows bool                  // it waits only for the answer to an earlier request of this process
 	Patient bool                  // only an answer can end a request of it
@@ -96,7 +96,7 @@ func (w *Waiter[T]) Break(err error) {
 	w.Poke()
 }
 
-// What a Reason among the events of a waiter is for.
+// The purposes of a Reason among the events of a waiter.
 const (
 	notPoked int32 = iota // there is none
 	toRecheck
