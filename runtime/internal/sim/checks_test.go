@@ -13,7 +13,7 @@ import (
 )
 
 // observe checks everything after an event.
-func (v *watch) observe(s *server, _ *event) {
+func (v *watch) observe(s *server, e *event) {
 	var bad []string
 	v.mu.Lock()
 	for _, key := range slices.Sorted(maps.Keys(v.trusted)) {
@@ -23,6 +23,7 @@ func (v *watch) observe(s *server, _ *event) {
 		}
 	}
 	if v.w.plan.single() && v.w.plan.kind.prompt {
+		bad = append(bad, v.announced(s, e)...)
 		bad = append(bad, v.served(s)...)
 		bad = append(bad, v.wanted(s)...)
 	}
@@ -92,6 +93,30 @@ func (v *watch) mortal(s *server) (bad []string) {
 	for _, key := range s.m.Keys() {
 		if s.m.TTL(key) == 0 && !v.w.plan.kind.eternal(key) && !v.w.plan.kind.undying(key) {
 			bad = append(bad, fmt.Sprintf("%q will never expire", key))
+		}
+	}
+	return bad
+}
+
+// announced checks that a script that frees a mutex publishes that to those that listen, as Redisson's waiters do. It comes before served, which
+// notes that the mutex is free. e is nil if time has passed and nothing else.
+func (v *watch) announced(s *server, e *event) (bad []string) {
+	if e == nil || e.script != "release" && e.script != "free" || e.denied || v.w.cluster != nil || strings.Contains(e.reply, ":-1\r") {
+		return nil // or it did not have all of them
+	}
+	for i := range v.w.plan.keys {
+		key := fmt.Sprintf("key%d", i)
+		f := v.free[key]
+		if f == nil || f.since > 0 || v.now() > f.until || s.m.Exists(key) {
+			continue
+		}
+		channel := protocol.LockChannel(key)
+		said := slices.ContainsFunc(e.effects, func(c []string) bool { return c[0] == "publish" && c[1] == channel })
+		v.w.mu.Lock()
+		listeners := len(s.heard[channel])
+		v.w.mu.Unlock()
+		if listeners > 0 && !said {
+			bad = append(bad, fmt.Sprintf("%q was freed, and %s did not tell those that listen", key, e.script))
 		}
 	}
 	return bad
