@@ -64,7 +64,10 @@ func (g *grant) terms() engine.Terms {
 	return engine.Terms{TTL: g.guard.TTL, Renew: g.guard.Renew, Fenced: g.fenced, Polling: g.polling}
 }
 
-func (g *grant) Key() string { return g.ticket.r.key }
+// on returns the resource of the grant, whose lock guards it.
+func (g *grant) on() *lineCore { return g.ticket.r }
+
+func (g *grant) Key() string { return g.on().key }
 
 // worked reports whether a caller works under g.
 func (g *grant) worked() bool {
@@ -95,14 +98,14 @@ func (g *grant) limitTo(hold time.Duration, l *Lease) {
 	if hold > 0 {
 		at = l.began.Add(hold).Std()
 	}
-	g.ticket.r.c.watchdog.Limit(&g.guard, at)
+	g.on().c.watchdog.Limit(&g.guard, at)
 }
 
 // endLeases ends the leases because of cause.
 func (g *grant) endLeases(cause error) {
-	g.ticket.r.mu.Lock()
+	g.on().mu.Lock()
 	leases := slices.Collect(g.leases)
-	g.ticket.r.mu.Unlock()
+	g.on().mu.Unlock()
 	for _, l := range leases {
 		l.end(cause)
 	}
@@ -110,8 +113,8 @@ func (g *grant) endLeases(cause error) {
 
 // bearer returns the first of the leases that have it at present, or nil.
 func (g *grant) bearer() *leaseCore {
-	g.ticket.r.mu.Lock()
-	defer g.ticket.r.mu.Unlock()
+	g.on().mu.Lock()
+	defer g.on().mu.Unlock()
 	if g.first == nil {
 		return nil
 	}
@@ -204,9 +207,9 @@ func (r *lineCore) pass(g *grant) bool {
 	return true
 }
 
-func (g *grant) Kind() string                 { return g.ticket.r.kind.name(g.ticket) }
-func (g *grant) Owner() string                { return g.ticket.r.kind.owner(g.ticket) }
-func (g *grant) reenter(outer, l *Lease) bool { return g.ticket.r.kind.reenter(g, outer, l) }
+func (g *grant) Kind() string                 { return g.on().kind.name(g.ticket) }
+func (g *grant) Owner() string                { return g.on().kind.owner(g.ticket) }
+func (g *grant) reenter(outer, l *Lease) bool { return g.on().kind.reenter(g, outer, l) }
 
 // unlock ends l. The last lease of a grant passes it on or frees it.
 func (g *grant) unlock(l *Lease) error {
@@ -214,14 +217,14 @@ func (g *grant) unlock(l *Lease) error {
 	if op == nil {
 		return err
 	}
-	g.ticket.r.kind.sendRelease(op, true)
+	g.on().kind.sendRelease(op, true)
 	return op.outcome(l)
 }
 
 // end ends l. If that was the last lease and no caller of this process can have the grant, it returns the release to
 // send to Redis; else the result.
 func (g *grant) end(l *Lease) (*releaseOp, error) {
-	r := g.ticket.r
+	r := g.on()
 	if l.unlocked.Swap(true) {
 		return nil, ErrReleased
 	}
@@ -251,7 +254,7 @@ func (g *grant) end(l *Lease) (*releaseOp, error) {
 func (g *grant) rest() {
 	if g.state <= engine.GrantLingering && !g.idle && !g.worked() {
 		g.idle = true
-		g.ticket.r.c.held(-1)
+		g.on().c.held(-1)
 	}
 }
 
@@ -271,18 +274,18 @@ func (g *grant) forget() {
 	refused := errors.Is(g.rare().lost, watchdog.ErrRefused)
 	if tk := g.ticket; !refused || tk.OutcomeUnknown || tk.UnclaimedGrant || tk.asking > 0 {
 		tk.UnclaimedGrant = tk.UnclaimedGrant || !refused
-		g.ticket.r.kind.retire(tk)
+		g.on().kind.retire(tk)
 	}
 }
 
 // taken has the grant lost, which Redis does not have any more. It does not block.
 func (g *grant) taken() {
-	g.ticket.r.c.spawn(func() { g.ticket.r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
+	g.on().c.spawn(func() { g.on().c.watchdog.Lose(&g.guard, watchdog.ErrRefused) })
 }
 
 // Lost revokes a grant that Redis has for another owner now, or may have soon: it ends the leases.
 func (g *grant) Lost(cause error) {
-	r := g.ticket.r
+	r := g.on()
 	r.mu.Lock()
 	if g.state > engine.GrantLingering {
 		r.mu.Unlock()
@@ -308,7 +311,7 @@ func (g *grant) Lost(cause error) {
 // notifyLoss ends the leases because of cause, and then continues the queue if the grant is lost.
 func (g *grant) notifyLoss(cause error) {
 	g.endLeases(cause)
-	r := g.ticket.r
+	r := g.on()
 	r.mu.Lock()
 	first := g.state == engine.GrantLost
 	if first {
@@ -333,8 +336,8 @@ func (g *grant) notifyLoss(cause error) {
 // outlived is called when the lease is over that its holder was promised.
 func (g *grant) outlived() {
 	if g.ticket.ttl > g.guard.TTL { // Redis may have it for longer than its last holder asked for
-		g.ticket.r.mu.Lock()
-		defer g.ticket.r.mu.Unlock()
-		g.ticket.r.withdraw(g.ticket, g.ticket.ttl)
+		g.on().mu.Lock()
+		defer g.on().mu.Unlock()
+		g.on().withdraw(g.ticket, g.ticket.ttl)
 	}
 }

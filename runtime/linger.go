@@ -56,8 +56,8 @@ func (g *grant) lingersFor(d time.Duration) {
 
 // lingersNot has the key of l not linger after the Unlock of l, if l is its only lease.
 func (g *grant) lingersNot(l *Lease) {
-	g.ticket.r.mu.Lock()
-	defer g.ticket.r.mu.Unlock()
+	g.on().mu.Lock()
+	defer g.on().mu.Unlock()
 	if g.only(l) {
 		g.lingersFor(0)
 	}
@@ -66,9 +66,9 @@ func (g *grant) lingersNot(l *Lease) {
 // beginLinger leaves g, which no lease has any more, with the process, and reports whether it does. It does not while
 // another process waits, if no message would report one, or if the next call could not have g as it is.
 func (g *grant) beginLinger() bool {
-	c, at := g.ticket.r.c, monotonic.Now()
+	c, at := g.on().c, monotonic.Now()
 	switch {
-	case g.linger().d == 0, !g.ticket.r.Queue.Empty(), g.idle, g.ticket.OthersWait, g.ticket.java > 0, c.opts.Cohort == 1, !c.heard():
+	case g.linger().d == 0, !g.on().Queue.Empty(), g.idle, g.ticket.OthersWait, g.ticket.java > 0, c.opts.Cohort == 1, !c.heard():
 		return false
 	case g.passed > 0 && at.Sub(g.since) >= localPassLimit: // Redisson's waiters send no message
 		return false
@@ -98,8 +98,8 @@ func (g *grant) wakeAt(at monotonic.Time) {
 
 // wake is called when the alarm rings.
 func (g *grant) wake() {
-	g.ticket.r.mu.Lock()
-	defer g.ticket.r.mu.Unlock()
+	g.on().mu.Lock()
+	defer g.on().mu.Unlock()
 	g.linger().due = 0
 	switch {
 	case g.state != engine.GrantLingering: // the next Unlock sets the alarm again
@@ -119,14 +119,14 @@ func (l *lingering) stop() {
 
 // canResume reports whether a call on the terms t can have g, which lingers, at the time at.
 func (g *grant) canResume(t engine.Terms, at monotonic.Time) bool {
-	return g.state == engine.GrantLingering && at.Before(g.linger().over) && g.ticket.r.c.canPassAt(at, &g.guard, g.terms(), t, g.ticket.rare().tokens)
+	return g.state == engine.GrantLingering && at.Before(g.linger().over) && g.on().c.canPassAt(at, &g.guard, g.terms(), t, g.ticket.rare().tokens)
 }
 
 // resume ends the lingering of g, which l is about to get.
 func (g *grant) resume(l *Lease) {
 	g.state.To(engine.GrantHeld)
 	g.passed++
-	g.ticket.r.c.counts.local.Add(1)
+	g.on().c.counts.local.Add(1)
 	l.came = fromHere
 }
 
@@ -157,7 +157,7 @@ func (g *grant) endLinger() {
 	if g == nil || g.state != engine.GrantLingering {
 		return
 	}
-	r := g.ticket.r
+	r := g.on()
 	op := r.endGrant(g)
 	r.c.spawn(func() {
 		r.kind.sendRelease(op, true)

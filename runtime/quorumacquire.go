@@ -260,8 +260,8 @@ func (e *quorumAcquire) writeToken(ctx context.Context, part *Lease, token int64
 // stamp gives a lease the token of its composite lease, for reentries.
 func (l *Lease) stamp(token int64) {
 	if g, _, ok := mutexGrant(l.grant); ok && token > 0 {
-		g.ticket.r.mu.Lock()
-		defer g.ticket.r.mu.Unlock()
+		g.on().mu.Lock()
+		defer g.on().mu.Unlock()
 		if token != l.token && g.ticket.extra != nil {
 			g.ticket.extra.tokens = engine.Tokens{} // the others are smaller
 		}

@@ -14,7 +14,7 @@ import (
 // mutexGrant returns x and its resource, if x is the grant of a mutex.
 func mutexGrant(x any) (g *grant, r *resource, ok bool) {
 	if g, ok = x.(*grant); ok {
-		r, ok = g.ticket.r.kind.(*resource)
+		r, ok = g.on().kind.(*resource)
 	}
 	return g, r, ok
 }
@@ -69,7 +69,7 @@ func (r *resource) deleted(g *grant) {
 // succeed gives the grant to l in place of outer, if no other lease has it, and reports whether it
 // did.
 func (g *grant) succeed(outer, l *Lease) bool {
-	r := g.ticket.r
+	r := g.on()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.shut || g.state > engine.GrantLingering || outer.unlocked.Load() || outer.ended() != nil || !g.only(outer) {
@@ -84,7 +84,7 @@ func (g *grant) succeed(outer, l *Lease) bool {
 // expire stops the renewal of the grant, unless another lease gets it or has entered it: l, its only lease, is of no
 // use.
 func (g *grant) expire(l *Lease) {
-	r := g.ticket.r
+	r := g.on()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if g.state <= engine.GrantLingering && g.only(l) {
@@ -96,7 +96,7 @@ func (g *grant) expire(l *Lease) {
 // keep ends l and leaves the key locked.
 func (g *grant) keep(l *Lease) {
 	l.end(ErrReleased)
-	r := g.ticket.r
+	r := g.on()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g.rest()

@@ -107,7 +107,7 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *grant) {
 	consider := func(x *Lease) {
 		g, ok := x.grant.(*grant)
 		switch {
-		case !ok || g.ticket.r != &r.lineCore || g.rare().lost != nil || x.unlocked.Load() || x.ended() != nil:
+		case !ok || g.on() != &r.lineCore || g.rare().lost != nil || x.unlocked.Load() || x.ended() != nil:
 		case g.writes():
 			writes = g
 		case reads == nil || g.renewed():

@@ -25,8 +25,8 @@ func (v view) Leases(key string) (all []*watchdog.Lease) {
 
 // Show shows the leases of the grant, or that it lingers.
 func (g *grant) Show() (s fleet.Shown) {
-	g.ticket.r.mu.Lock()
-	defer g.ticket.r.mu.Unlock()
+	g.on().mu.Lock()
+	defer g.on().mu.Unlock()
 	if g.state == engine.GrantLingering {
 		return fleet.Shown{Since: g.linger().over.Add(-g.linger().d), Lingers: true}
 	}
@@ -36,7 +36,7 @@ func (g *grant) Show() (s fleet.Shown) {
 		}
 		s.Holds, s.Since = s.Holds+1, min(s.Since, l.began)
 	}
-	s.Queued = g.ticket.r.kind.queued()
+	s.Queued = g.on().kind.queued()
 	return s
 }
 

@@ -125,7 +125,7 @@ func (t *stateTest) gives() {
 		l, err := t.c.Mutex(redistest.Key(t, name)).Lock(t.Context())
 		require.NoError(t, err)
 		g := l.grant.(*grant) //nolint:forcetypeassert // of a mutex
-		r, _ := g.ticket.r.kind.(*resource)
+		r, _ := g.on().kind.(*resource)
 		r.stay()
 		r.mu.Lock()
 		require.Equal(t, engine.GrantHeld, g.state)
@@ -246,8 +246,8 @@ func (t *stateTest) lingers() {
 	c.hear()
 	require.Eventually(t, c.heard, 20*time.Second, time.Millisecond)
 	state := func(g *grant) engine.GrantState {
-		g.ticket.r.mu.Lock()
-		defer g.ticket.r.mu.Unlock()
+		g.on().mu.Lock()
+		defer g.on().mu.Unlock()
 		return g.state
 	}
 	gone := func(key string) {
@@ -267,16 +267,16 @@ func (t *stateTest) lingers() {
 			return engine.GrantReleasing
 		},
 		"over": func(g *grant) engine.GrantState {
-			g.ticket.r.mu.Lock()
+			g.on().mu.Lock()
 			g.linger().over = monotonic.Now()
-			g.ticket.r.mu.Unlock()
+			g.on().mu.Unlock()
 			g.wake()
 			return engine.GrantReleasing
 		},
 		"a late call": func(g *grant) engine.GrantState {
-			g.ticket.r.mu.Lock()
+			g.on().mu.Lock()
 			g.linger().over = monotonic.Now()
-			g.ticket.r.mu.Unlock()
+			g.on().mu.Unlock()
 			l, other := locks(c.Mutex(g.Key(), WithLinger(0)))
 			require.NotSame(t, g, other)
 			require.NoError(t, l.Unlock(t.Context()))
@@ -295,12 +295,12 @@ func (t *stateTest) lingers() {
 	} {
 		m := c.Mutex(redistest.Key(t, name))
 		l, g := locks(m)
-		g.ticket.r.stay()
+		g.on().stay()
 		require.NoError(t, l.Unlock(t.Context()))
 		require.Equal(t, engine.GrantLingering, state(g), name)
 		require.Equal(t, end(g), state(g), name)
 		gone(m.key)
-		g.ticket.r.quit()
+		g.on().quit()
 	}
 
 	// A key that Redis granted some time ago goes back after a call that had it without asking.
@@ -308,9 +308,9 @@ func (t *stateTest) lingers() {
 	for range 2 {
 		l, g := locks(m)
 		require.Equal(t, engine.GrantHeld, state(g))
-		g.ticket.r.mu.Lock()
+		g.on().mu.Lock()
 		g.since = monotonic.Now().Add(-time.Hour)
-		g.ticket.r.mu.Unlock()
+		g.on().mu.Unlock()
 		require.NoError(t, l.Unlock(t.Context()))
 		want := engine.GrantLingering
 		if g.passed > 0 {
@@ -326,9 +326,9 @@ func (t *stateTest) lingers() {
 		"kept":        func(g *grant) { g.idle = true; c.held(-1) },
 	} {
 		l, g := locks(c.Mutex(redistest.Key(t, name)))
-		g.ticket.r.mu.Lock()
+		g.on().mu.Lock()
 		before(g)
-		g.ticket.r.mu.Unlock()
+		g.on().mu.Unlock()
 		require.NoError(t, l.Unlock(t.Context()))
 		require.Equal(t, engine.GrantReleasing, state(g), name)
 	}

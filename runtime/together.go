@@ -253,7 +253,7 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 		case op.plain:
 			frees = append(frees, op)
 		default:
-			g.ticket.r.kind.sendRelease(op, true)
+			g.on().kind.sendRelease(op, true)
 		}
 		ops[i] = op
 	}
