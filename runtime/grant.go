@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
-	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -18,8 +17,6 @@ type grant struct {
 	ticket *ticket        // that Redis has it for; the lock of its resource guards the rest
 	first  *Lease         // of its leases, see leaselist.go; or nil
 	extra  *grantExtra    // nil for most grants
-	since  monotonic.Time // when Redis was last asked for other waiters
-	passed int32          // number of times it went to another call without a request to Redis
 
 	state           engine.GrantState
 	idle            bool // no caller works under it, it only stays locked for a while; Shutdown does not wait for it
@@ -33,6 +30,7 @@ type grant struct {
 // A grantExtra is what few grants have.
 type grantExtra struct {
 	others []*Lease      // besides the first
+	passed int           // number of times it went to another call without a request to Redis
 	limit  time.Duration // of the present holder: WithMaxHold, or 0
 	lost   error         // why the watchdog gave up, or nil
 	early  *grant        // the one before, while its holder does not know yet that it is lost
@@ -128,7 +126,7 @@ func (r *lineCore) promote(how trace.Action, tk *ticket, w *waiter, from time.Ti
 	tk.To(engine.TicketGranted)
 	tk.UnclaimedGrant = false
 	tk.end()
-	g := &grant{ticket: tk, since: monotonic.Now()}
+	g := &grant{ticket: tk}
 	g.agree(w.Terms)
 	g.guard.Holding = g
 	old := r.kind.holds(g)
@@ -196,7 +194,7 @@ func (r *lineCore) pass(g *grant) bool {
 	if w == nil {
 		return false
 	}
-	g.passed++
+	g.more().passed++
 	r.c.counts.local.Add(1)
 	r.leaseOf(w).came = fromHere
 	if g.idle {

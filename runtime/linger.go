@@ -70,7 +70,7 @@ func (g *grant) beginLinger() bool {
 	switch {
 	case g.linger().d == 0, !g.on().Queue.Empty(), g.idle, g.ticket.OthersWait, g.ticket.java > 0, c.opts.Cohort == 1, !c.heard():
 		return false
-	case g.passed > 0 && at.Sub(g.since) >= localPassLimit: // Redisson's waiters send no message
+	case g.rare().passed > 0 && g.guard.Age(at) >= localPassLimit: // Redisson's waiters send no message
 		return false
 	case !c.canPassAt(at, &g.guard, g.terms(), g.terms(), g.ticket.rare().tokens):
 		return false
@@ -125,7 +125,7 @@ func (g *grant) canResume(t engine.Terms, at monotonic.Time) bool {
 // resume ends the lingering of g, which l is about to get.
 func (g *grant) resume(l *Lease) {
 	g.state.To(engine.GrantHeld)
-	g.passed++
+	g.more().passed++
 	g.on().c.counts.local.Add(1)
 	l.came = fromHere
 }

@@ -20,7 +20,7 @@ func TestMemory(t *testing.T) {
 	}{
 		{"a resource with its first ticket", unsafe.Sizeof(resource{}), 160},
 		{"a ticket", unsafe.Sizeof(ticket{}), 64},
-		{"a grant with its guard", unsafe.Sizeof(grant{}), 144},
+		{"a grant with its guard", unsafe.Sizeof(grant{}), 128},
 		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 96},
 		{"a lease", unsafe.Sizeof(Lease{}), 136},
 		{"a waiter", unsafe.Sizeof(waiter{}), 208},

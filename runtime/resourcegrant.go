@@ -20,7 +20,7 @@ func mutexGrant(x any) (g *grant, r *resource, ok bool) {
 }
 
 func (r *resource) holds(g *grant) (old *grant) {
-	g.near = r.c.contended.Lately(r.key, g.since.Std())
+	g.near = r.c.contended.Lately(r.key, now())
 	return r.exclusiveCore.holds(g)
 }
 
@@ -116,12 +116,12 @@ func (r *resource) canPass(g *grant, w *waiter) bool {
 		return false
 	}
 	if g.ticket.java > 0 {
-		return int(g.passed)+1 < min(r.c.opts.Cohort, cohortBesideJava)
+		return g.rare().passed+1 < min(r.c.opts.Cohort, cohortBesideJava)
 	}
 	if r.c.opts.Cohort == 1 || g.ticket.OthersWait || !r.c.heard() {
-		return int(g.passed)+1 < r.c.opts.Cohort
+		return g.rare().passed+1 < r.c.opts.Cohort
 	}
-	return monotonic.Since(g.since) < g.passLimit()
+	return g.guard.Age(monotonic.Now()) < g.passLimit()
 }
 
 // passLimit returns for how long g may circulate.

@@ -62,7 +62,7 @@ func (r *rwResource) next(g *grant) *waiter {
 // writer that wants a fencing token asks Redis for it.
 func (r *rwResource) canPass(g *grant, w *waiter) bool {
 	return w != nil && g.writes() && !g.shown && len(r.reads) == 0 && rwTicketOf(w).write && w.For.ticket.Number == 0 &&
-		int(g.passed)+1 < r.c.opts.Cohort && r.c.canPass(&g.guard, g.terms(), w.Terms, engine.Tokens{})
+		g.rare().passed+1 < r.c.opts.Cohort && r.c.canPass(&g.guard, g.terms(), w.Terms, engine.Tokens{})
 }
 
 func (r *rwResource) remove(g *grant, _ error) {

@@ -83,8 +83,8 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 	require.True(t, known)
 	r.mu.Lock()
 	g := r.grant
-	passes := func(passed int32) bool {
-		g.passed = passed
+	passes := func(passed int) bool {
+		g.more().passed = passed
 		return r.canPass(g, &waiter{Terms: g.terms()})
 	}
 	g.ticket.OthersWait = true
@@ -96,7 +96,7 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 		require.True(t, passes(cohortBesideJava-2))
 		require.False(t, passes(cohortBesideJava-1))
 	}
-	g.ticket.OthersWait, g.passed = false, 0
+	g.ticket.OthersWait, g.extra.passed = false, 0
 	g.lingersFor(mostLinger)
 	require.False(t, g.beginLinger(), "the key is not kept from them")
 	g.lingersFor(0)
@@ -109,7 +109,7 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 		require.EqualValues(t, max(0, want-1), again.java)
 		g.ticket.java = again.java
 	}
-	g.passed = 0
+	g.extra.passed = 0
 	r.mu.Unlock()
 	require.NoError(t, lease.Unlock(t.Context()))
 }

@@ -28,13 +28,13 @@ type Lease struct {
 	// Unwatched leases are not looked at first: a look would not make the server track them.
 	Unwatched bool
 
-	stage stage        // of its renewal; guarded by mu, as the rest below
-	anew  bool         // the answer to the renewal under way may describe an older state
-	index int32        // in the heap, or -1; guarded by Watchdog.mu
-	until atomic.Int64 // when the trust in it ends, a monotonic.Time; written under mu
+	stage stage          // of its renewal; guarded by mu, with the next one
+	anew  bool           // the answer to the renewal under way may describe an older state
+	index int32          // in the heap, or -1; guarded by Watchdog.mu
+	began monotonic.Time // when Start was called
+	until atomic.Int64   // when the trust in it ends, a monotonic.Time; written under mu
 
 	mu    sync.Mutex     // guards the rest; taken after Watchdog.mu
-	began monotonic.Time // when it was asked for
 	sent  monotonic.Time // when the last confirmed request was sent
 	ends  monotonic.Time // when the key may end, if it is not renewed
 	next  monotonic.Time // when to renew, or to try again
@@ -100,12 +100,8 @@ func (l *Lease) Extended() bool {
 	return !l.rare().least.IsZero()
 }
 
-// Age returns for how long it has been guarded at the time at, or a bit more.
-func (l *Lease) Age(at monotonic.Time) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return at.Sub(l.began)
-}
+// Age returns for how long it has been guarded at the time at.
+func (l *Lease) Age(at monotonic.Time) time.Duration { return at.Sub(l.began) }
 
 // Ends returns when the key may end if it is not renewed.
 func (l *Lease) Ends() time.Time {

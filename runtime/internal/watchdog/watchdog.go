@@ -122,12 +122,12 @@ func (w *Watchdog) First(d time.Duration) {
 // Start guards l, which the server granted no earlier than at sent, for ttl at first. The first
 // lease starts the goroutine.
 func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
-	l.index = -1
+	l.index, l.began = -1, monotonic.Now()
 	asked := monotonic.Of(sent)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.mu.Lock()
-	l.stage, l.anew, l.began = stageIdle, false, asked
+	l.stage, l.anew = stageIdle, false
 	l.confirm(asked, ttl)
 	l.mu.Unlock()
 	// A Recheck after First(d) finds every lease that was started before that, and those that were asked for before.
