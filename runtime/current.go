@@ -10,22 +10,22 @@ import (
 )
 
 // A CurrentLease is the lease of a context, for code that did not lock: it cannot unlock. Only Extend contacts Redis.
-type CurrentLease struct{ t *leaseCore }
+type CurrentLease struct{ t *Lease }
 
 // LeaseFrom returns the innermost lease of ctx, also after its end. Code below a Do or a generated wrapper can check it
 // before it does something irreversible, or something that takes longer than a fixed lease.
 func LeaseFrom(ctx context.Context) (lease CurrentLease, ok bool) {
-	t := leaseCoreFrom(ctx)
+	t := innermost(ctx)
 	return CurrentLease{t}, t != nil
 }
 
-// leaseCoreFrom returns the innermost leaseCore of ctx, or nil.
-func leaseCoreFrom(ctx context.Context) *leaseCore {
+// innermost returns the innermost lease of ctx, which may be that of a permit, or nil.
+func innermost(ctx context.Context) *Lease {
 	if ctx == nil {
 		return nil
 	}
-	x, _ := ctx.Value(leaseCoreKey{}).(*leaseContext)
-	return (*leaseCore)(x)
+	l, _ := ctx.Value(innermostKey{}).(*Lease)
+	return l
 }
 
 // Key is [Lease.Key].
@@ -43,19 +43,14 @@ func (l CurrentLease) Err() error {
 func (l CurrentLease) Until() time.Time { return l.t.Until() }
 
 // Token is [Lease.Token]. Under several keys see [TokenOf].
-func (l CurrentLease) Token() int64 {
-	if l.t == nil || l.t.lease == nil {
-		return 0
-	}
-	return l.t.lease.token
-}
+func (l CurrentLease) Token() int64 { return l.t.Token() }
 
 // Extend is [Lease.Extend]: one round trip.
 func (l CurrentLease) Extend(ctx context.Context, d time.Duration) error { return l.t.Extend(ctx, d) }
 
 func init() {
 	force.Take = func(ctx, under context.Context) (key string, ended <-chan struct{}, taken bool, err error) {
-		t := leaseCoreFrom(under)
+		t := innermost(under)
 		if t == nil {
 			return "", nil, false, errNoLease
 		}

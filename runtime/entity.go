@@ -107,5 +107,5 @@ func (m exclusive[K, L]) held(lease *Lease) EntityLease[Held[K]] {
 	if lease == nil {
 		return EntityLease[Held[K]]{}
 	}
-	return EntityLease[Held[K]]{lease, Held[K]{proof{&lease.leaseCore}, bridge.Of(&m.Entity).ID}}
+	return EntityLease[Held[K]]{lease, Held[K]{proof{lease}, bridge.Of(&m.Entity).ID}}
 }

@@ -48,9 +48,9 @@ func (m EntityMulti[K]) Lock(ctx context.Context, opts ...LockOption) (EntityLea
 	}
 	each := make([]Held[K], len(p.ID))
 	for i, key := range p.Keys {
-		each[i] = Held[K]{proof{&parts[key].leaseCore}, p.ID[i]}
+		each[i] = Held[K]{proof{parts[key]}, p.ID[i]}
 	}
-	return EntityLease[HeldMulti[K]]{lease, HeldMulti[K]{proof{&lease.leaseCore}, each}}, nil
+	return EntityLease[HeldMulti[K]]{lease, HeldMulti[K]{proof{lease}, each}}, nil
 }
 
 // TryLock is [MultiLock.TryLock].

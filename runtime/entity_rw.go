@@ -59,5 +59,5 @@ func (m EntityRWMutex[K]) shared(lease *Lease) EntityLease[HeldShared[K]] {
 	if lease == nil {
 		return EntityLease[HeldShared[K]]{}
 	}
-	return EntityLease[HeldShared[K]]{lease, HeldShared[K]{proof{&lease.leaseCore}, bridge.Of(&m.Entity).ID}}
+	return EntityLease[HeldShared[K]]{lease, HeldShared[K]{proof{lease}, bridge.Of(&m.Entity).ID}}
 }

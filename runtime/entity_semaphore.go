@@ -50,5 +50,5 @@ func (s EntitySemaphore[K]) held(acquire func(lock *PermitSemaphore) (*Permit, e
 	if err != nil {
 		return EntityPermit[K]{}, err
 	}
-	return EntityPermit[K]{permit, HeldPermit[K]{proof{permit.leaseCore}, bridge.Of(&s.Entity).ID}}, nil
+	return EntityPermit[K]{permit, HeldPermit[K]{proof{&permit.own}, bridge.Of(&s.Entity).ID}}, nil
 }

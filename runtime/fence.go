@@ -37,14 +37,14 @@ type tokenKey struct{}
 func TokenOf(ctx context.Context, key string) (token int64, ok bool) {
 	ctx = present(ctx)
 	for {
-		x, _ := ctx.Value(leaseKey{}).(*leaseContext)
-		if x == nil {
+		l, _ := ctx.Value(leaseKey{}).(*Lease)
+		if l == nil {
 			return 0, false
 		}
-		if token := x.lease.tokenOf(key); token != 0 {
+		if token := l.tokenOf(key); token != 0 {
 			return token, true
 		}
-		ctx = x.parent
+		ctx = l.parent
 	}
 }
 

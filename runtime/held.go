@@ -38,12 +38,7 @@ type Held[K any] struct {
 func (h Held[K]) ID() K { return h.id }
 
 // Token is [Lease.Token].
-func (h Held[K]) Token() int64 {
-	if h.t == nil {
-		return 0
-	}
-	return h.t.lease.Token()
-}
+func (h Held[K]) Token() int64 { return h.t.Token() }
 
 // HeldShared proves that the lock of one entity is held for reading.
 type HeldShared[K any] struct {
@@ -76,7 +71,7 @@ type HeldMulti[K any] struct {
 func (h HeldMulti[K]) Each() []Held[K] { return append([]Held[K](nil), h.each...) }
 
 // A proof is the common part of all proofs.
-type proof struct{ t *leaseCore }
+type proof struct{ t *Lease }
 
 // errNoProof is the error of the zero values.
 var errNoProof = fmt.Errorf("lockgen: %w: a zero proof proves no lock", ErrReleased)

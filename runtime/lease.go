@@ -39,7 +39,6 @@ type leaseCore struct {
 	key      string
 	label    *engine.Label                 // of the lock
 	parent   context.Context               // the context of the call
-	lease    *Lease                        // its lease; nil if there is no reentry
 	made     atomic.Pointer[cancelContext] // of its context, see [leaseContext]
 	began    monotonic.Time                // when it was granted
 	guard    *watchdog.Lease               // set when it begins; nil if it has parts
@@ -108,7 +107,6 @@ func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 	l := emptyLease(c)
 	l.ownedBy(ownerFrom(parent))
 	l.prepare(c, kind, key, parent)
-	l.lease = l
 	return l
 }
 
@@ -220,7 +218,12 @@ func (l *Lease) Token() int64 {
 // Context returns a child of the context given to Lock that ends with the lease; [context.Cause] then matches
 // [ErrLost], [ErrReleased] or [ErrClosed]. Do the guarded work under it. Locking the same key under it enters again.
 // When the parent ends, the lease stays until Unlock: its holder may be cleaning up.
-func (l *Lease) Context() context.Context { return l.granted().Context() }
+func (l *Lease) Context() context.Context {
+	if l.granted() == nil {
+		return noLease
+	}
+	return (*leaseContext)(l)
+}
 
 // Err returns nil while the lease is trusted, then an error that matches [ErrLost], [ErrReleased] or [ErrClosed]; for a loss it is an
 // [Error] with the key. It reads the clock and does not contact Redis.
@@ -329,10 +332,10 @@ func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) (err
 // causeReleased is the cause of most ends.
 var causeReleased = ErrReleased
 
-// leaseContext is a leaseCore as a context. It knows its lease, for reentry, and reads the clock
+// leaseContext is a Lease as a context. It knows its lease, for reentry, and reads the clock
 // when a caller asks for its error. It creates the context of the standard library that it wraps
 // only when a caller needs it: that context is half of the cost of a lease.
-type leaseContext leaseCore
+type leaseContext Lease
 
 // A cancelContext is a context of the standard library with its cancel function.
 type cancelContext struct {
@@ -340,13 +343,13 @@ type cancelContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// make returns the context that ends with the leaseCore, always the same one.
+// make returns the context that ends with the lease, always the same one.
 func (x *leaseContext) make() context.Context {
 	if made := x.made.Load(); made != nil {
 		return made.Context
 	}
 	mine, parent := new(cancelContext), x.above()
-	if (*leaseCore)(x).ended() != nil {
+	if x.ended() != nil {
 		parent = context.WithoutCancel(parent) // the parent's own end must not hide the cause
 	}
 	mine.Context, mine.cancel = context.WithCancelCause(parent)
@@ -354,7 +357,7 @@ func (x *leaseContext) make() context.Context {
 		mine.cancel(nil)
 		return x.made.Load().Context
 	}
-	if cause := (*leaseCore)(x).ended(); cause != nil { // it ended before the context existed
+	if cause := x.ended(); cause != nil { // it ended before the context existed
 		mine.cancel(cause)
 	}
 	return mine.Context
@@ -369,7 +372,7 @@ func (t *leaseCore) cancel(cause error) {
 
 // above returns the context above x: that of the call, or the one that a hook made from it.
 func (x *leaseContext) above() context.Context {
-	if call := (*leaseCore)(x).rare().call; call != nil && call.work != nil {
+	if call := x.rare().call; call != nil && call.work != nil {
 		return call.work
 	}
 	return x.parent
@@ -380,7 +383,7 @@ func (x *leaseContext) Deadline() (time.Time, bool) { return x.above().Deadline(
 func (x *leaseContext) Done() <-chan struct{} { return x.make().Done() }
 
 func (x *leaseContext) Err() error {
-	t := (*leaseCore)(x)
+	t := &x.leaseCore
 	if x.made.Load() == nil && t.Err() == nil && x.above().Err() == nil {
 		return nil
 	}
@@ -394,14 +397,14 @@ func (x *leaseContext) Err() error {
 func (x *leaseContext) Value(key any) any {
 	switch key.(type) {
 	case leaseKey:
-		if x.lease != nil {
-			return x
+		if x.kind() != kindPermit { // a call under a permit takes one of its own
+			return (*Lease)(x)
 		}
-	case leaseCoreKey:
-		return x
+	case innermostKey:
+		return (*Lease)(x)
 	case tokenKey:
-		if x.lease != nil && x.lease.token != 0 {
-			return x.lease.token
+		if x.token != 0 {
+			return x.token
 		}
 	case *int: // the standard library asks with such a key for the context that ends, to read its cause
 		return x.make().Value(key)
@@ -409,26 +412,26 @@ func (x *leaseContext) Value(key any) any {
 	return x.above().Value(key)
 }
 
-// leaseKey is the context key of the innermost lease.
+// leaseKey is the context key of the innermost lease that a call can enter again.
 type leaseKey struct{}
 
-// leaseCoreKey is the context key of the innermost leaseCore of any kind, also of a permit.
-type leaseCoreKey struct{}
+// innermostKey is the context key of the innermost lease of any kind, also of a permit.
+type innermostKey struct{}
 
 // leaseFrom returns the innermost lease of key in ctx, or nil.
 func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
 	for {
-		x, _ := ctx.Value(leaseKey{}).(*leaseContext)
+		l, _ := ctx.Value(leaseKey{}).(*Lease)
 		switch {
-		case x == nil:
+		case l == nil:
 			return nil
-		case x.lease.rare().composite != nil:
-			if part := x.lease.rare().composite.part(c, key); part != nil {
+		case l.rare().composite != nil:
+			if part := l.rare().composite.part(c, key); part != nil {
 				return part
 			}
-		case x.lease.client == c && x.lease.key == key:
-			return x.lease
+		case l.client == c && l.key == key:
+			return l
 		}
-		ctx = x.parent
+		ctx = l.parent
 	}
 }

@@ -21,14 +21,6 @@ func (t *leaseCore) Key() string {
 	return t.key
 }
 
-// Context returns the context of the leaseCore, which has ended without a grant.
-func (t *leaseCore) Context() context.Context {
-	if t == nil {
-		return noLease
-	}
-	return (*leaseContext)(t)
-}
-
 // noLease is the context without a grant.
 var noLease = func() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())

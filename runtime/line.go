@@ -182,7 +182,7 @@ func (r *lineCore) leaseOf(w *waiter) *Lease {
 	if w.For.lease == nil {
 		l := emptyLease(r.c)
 		l.prepare(r.c, kindMutex, r.key, w.Call.Ctx)
-		l.lease, l.label = l, w.Call.Label
+		l.label = w.Call.Label
 		w.For.lease = l
 	}
 	return w.For.lease

@@ -22,7 +22,7 @@ func TestMemory(t *testing.T) {
 		{"a ticket", unsafe.Sizeof(ticket{}), 64},
 		{"a grant with its guard", unsafe.Sizeof(grant{}), 128},
 		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 96},
-		{"a lease", unsafe.Sizeof(Lease{}), 136},
+		{"a lease", unsafe.Sizeof(Lease{}), 128},
 		{"a waiter", unsafe.Sizeof(waiter{}), 208},
 		{"an event", unsafe.Sizeof(engine.Event{}), 32},
 	} {

@@ -68,17 +68,17 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 // again enters again if ctx is the context of a lease of this very key, nothing has ended and there is no hook: the
 // short way to what approach does for every context under a lease. Else it returns nil.
 func (m *Mutex) again(ctx *leaseContext) *Lease {
-	if ctx.lease == nil || ctx.lease.rare().composite != nil || ctx.client != m.c || ctx.key != m.key || m.c.observed {
+	outer, at := (*Lease)(ctx), monotonic.Now()
+	if outer.kind() != kindMutex || outer.client != m.c || outer.key != m.key || m.c.observed {
 		return nil
 	}
-	outer, at := ctx.lease, monotonic.Now()
 	if !outer.guard.TrustedAt(at) || outer.parent.Err() != nil {
 		return nil
 	}
 	l := new(Lease)
 	l.ownedBy(outer.rare().owner)
 	l.prepare(m.c, kindMutex, m.key, ctx)
-	l.lease, l.began = l, at
+	l.began = at
 	if !outer.grant.reenter(outer, l) {
 		return nil
 	}

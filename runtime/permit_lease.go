@@ -17,7 +17,7 @@ import (
 type Permit struct {
 	*leaseCore // the leaseCore of own
 
-	own  Lease // the lease that it is as a part of a MultiLock
+	own  Lease // the lease that it is in contexts, and as a part of a MultiLock
 	hold *counting.Permit
 }
 
@@ -64,7 +64,12 @@ func (p *Permit) granted() *leaseCore {
 func (p *Permit) Key() string { return p.granted().Key() }
 
 // Context is [Lease.Context]. Each Acquire under it takes a permit of its own.
-func (p *Permit) Context() context.Context { return p.granted().Context() }
+func (p *Permit) Context() context.Context {
+	if p.granted() == nil {
+		return noLease
+	}
+	return p.own.Context()
+}
 
 // Err is [Lease.Err].
 func (p *Permit) Err() error { return p.granted().Err() }

@@ -124,11 +124,11 @@ func (view) EachAbove(ctx context.Context, f func(l *watchdog.Lease)) {
 		}
 	}
 	for {
-		x, _ := ctx.Value(leaseCoreKey{}).(*leaseContext)
-		if x == nil {
+		l := innermost(ctx)
+		if l == nil {
 			return
 		}
-		parts((*leaseCore)(x))
-		ctx = x.parent
+		parts(&l.leaseCore)
+		ctx = l.parent
 	}
 }

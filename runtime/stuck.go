@@ -8,7 +8,7 @@ import (
 // mayWaitForEver makes w a suspect after [Options.DeadlockAfter], once for each wait: if nothing bounds that, or if it is under a
 // lease for which others may wait.
 func (c *Client) mayWaitForEver(ctx context.Context, w *waiter, wait time.Duration) {
-	if after := c.opts.DeadlockAfter; after > 0 && (!bound(ctx, wait) || leaseCoreFrom(ctx) != nil) {
+	if after := c.opts.DeadlockAfter; after > 0 && (!bound(ctx, wait) || innermost(ctx) != nil) {
 		c.suspects.Begin(w, after)
 	}
 }
@@ -21,7 +21,7 @@ func bound(ctx context.Context, wait time.Duration) bool {
 
 // suspect looks for a deadlock, if w may be in one, and logs a wait without a bound.
 func (c *Client) suspect(ctx context.Context, q contest, w *waiter, wait time.Duration) {
-	if leaseCoreFrom(ctx) != nil {
+	if innermost(ctx) != nil {
 		c.fleet.LookForDeadlocks()
 	}
 	if !bound(ctx, wait) {
