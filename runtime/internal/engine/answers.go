@@ -21,9 +21,14 @@ type Answers struct {
 
 // An unusual state of answers is that of a key that Redis has refused, or failed to answer for, or for which a waiter waits for an answer.
 type unusual struct {
-	refused  monotonic.Time // when Redis last replied that another owner has the key
-	err      error          // since then, or nil
-	answered chan struct{}  // closed at the next answer or change; made when a waiter waits for that
+	refused monotonic.Time // when Redis last replied that another owner has the key
+	open    *open          // nil for most keys that Redis has refused
+}
+
+// An open state is that of a key for which Redis has failed to answer, or for which a waiter waits for an answer.
+type open struct {
+	err      error         // since Redis refused last, or nil
+	answered chan struct{} // closed at the next answer or change; made when a waiter waits for that
 }
 
 // more returns the unusual state, to change it.
@@ -32,6 +37,18 @@ func (x *Answers) more() *unusual {
 		x.unusual = new(unusual)
 	}
 	return x.unusual
+}
+
+// isOpen reports whether there is an open state.
+func (x *Answers) isOpen() bool { return x.unusual != nil && x.unusual.open != nil }
+
+// opens returns the open state, to change it.
+func (x *Answers) opens() *open {
+	last := x.more()
+	if last.open == nil {
+		last.open = new(open)
+	}
+	return last.open
 }
 
 // Asks records that a request is sent.
@@ -61,28 +78,28 @@ func (x *Answers) Withdraws() {
 func (x *Answers) Fails(err error) {
 	x.Changes()
 	if err != nil {
-		x.more().err = err
-	} else if x.unusual != nil {
-		x.unusual.err = nil
+		x.opens().err = err
+	} else if x.isOpen() {
+		x.unusual.open.err = nil
 	}
 }
 
 // Changes wakes the waiters for an answer: the key has come to this process, or has left it, without one.
 func (x *Answers) Changes() {
 	if x.Awaited() {
-		close(x.unusual.answered)
-		x.unusual.answered = nil
+		close(x.unusual.open.answered)
+		x.unusual.open.answered = nil
 	}
 }
 
 // Awaited reports whether a waiter waits for the next answer.
-func (x *Answers) Awaited() bool { return x.unusual != nil && x.unusual.answered != nil }
+func (x *Answers) Awaited() bool { return x.isOpen() && x.unusual.open.answered != nil }
 
 // Look returns the last answer, and a channel that is closed at the next one.
 func (x *Answers) Look() AnswerLog {
-	last := x.more()
+	last := x.opens()
 	if last.answered == nil {
 		last.answered = make(chan struct{})
 	}
-	return AnswerLog{Asking: int(x.asking), Refused: last.refused, Err: last.err, Answered: last.answered}
+	return AnswerLog{Asking: int(x.asking), Refused: x.unusual.refused, Err: last.err, Answered: last.answered}
 }
