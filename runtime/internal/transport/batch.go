@@ -31,6 +31,9 @@ type Request interface {
 // server is not kept from others for longer than a fraction of a millisecond.
 const mostBatched = 128
 
+// keptRoom is for how many requests a queue keeps room when none is left. Thousands of calls that begin to wait together need more, once.
+const keptRoom = 16 * mostBatched
+
 // mostReviewed is mostBatched for requests that are in no hurry: few scripts for those of 10,000 waiters. Such a script keeps the server from
 // others for about 8 ms, so a client has one of them under way at a time. Waiters that are to ask at the same time need a while to do so: the
 // first script is sent after gatherReviews, so that it is full, too.
@@ -257,6 +260,9 @@ func (q *slotQueue) ends(c *call) (more bool) {
 	}
 	if q.sending--; q.sending == 0 {
 		delete(b.slots, q.slot)
+		if cap(q.queue) > keptRoom {
+			q.queue = nil
+		}
 	}
 	return false
 }

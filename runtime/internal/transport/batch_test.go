@@ -309,6 +309,12 @@ func TestBatcher_Reviewer(t *testing.T) {
 		want := slices.Repeat([]int{most}, all/most)
 		require.Equal(t, append(want, 1), sizes)
 		require.Empty(t, slices.DeleteFunc(b.one.queue[:cap(b.one.queue)], func(r Request) bool { return r == nil }))
+
+		for _, room := range []int{keptRoom, keptRoom + 1} {
+			b.one.queue, b.one.sending = make([]Request, 0, room), 1
+			require.False(t, b.one.ends(b.one.call()))
+			require.Equal(t, room == keptRoom, cap(b.one.queue) > 0, "room is kept for the next requests, but not for very many")
+		}
 	}
 }
 
