@@ -125,6 +125,28 @@ func atBest(tb testing.TB, what string, round func() bool) {
 	require.Fail(tb, "in no round "+what)
 }
 
+// standstill returns a function that says for how long nothing ran in this process, at the longest, since standstill was called: on a busy machine,
+// and on one that was suspended, a lease may be over before its holder runs again.
+func standstill(tb testing.TB) (longest func() time.Duration) {
+	var most atomic.Int64
+	tick := time.NewTicker(10 * time.Millisecond)
+	done := tb.Context().Done()
+	go func() {
+		defer tick.Stop()
+		for last := time.Now(); ; {
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+			now := time.Now()
+			most.Store(max(most.Load(), int64(now.Sub(last))))
+			last = now
+		}
+	}()
+	return func() time.Duration { return time.Duration(most.Load()) }
+}
+
 // lockLater locks in another goroutine, once it has to wait, and returns where its lease comes.
 func lockLater(ctx context.Context, m lockrt.Locker, opts ...lockrt.LockOption) <-chan locked {
 	return leaseLater(func() (*lockrt.Lease, error) { return m.Lock(ctx, opts...) })

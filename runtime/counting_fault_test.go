@@ -143,23 +143,28 @@ func TestFault_Semaphore_TryThatLearnsNothingIsGivenBack(t *testing.T) {
 // A request that is held up arrives when its caller has gone, and what it asked for was withdrawn.
 func TestFault_Semaphore_LateRequestTakesNothing(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{})
-	s := l.client.Semaphore(l.key, 10)
-	created, err := s.TrySetPermits(t.Context(), 10, 0)
-	require.NoError(t, err)
-	require.True(t, created)
-	asks := l.seen(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1()))
-	l.proxy.Blackhole(redistest.Requests)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	got := later(func() error { return s.Acquire(ctx, 3) })
-	receive(t, asks, "the request")
-	cancel()
-	require.ErrorIs(t, receive(t, got, "the call that gave up"), context.Canceled)
-	requireInt(t, 10, l.server, "GET", l.key)
-	l.proxy.Deliver()
-	tidy(t, l.client, l.server, l.key)
-	requireInt(t, 10, l.server, "GET", l.key)
+	atBest(t, inTime, func() bool {
+		l := newLine(t, lockrt.Options{})
+		s := l.client.Semaphore(l.key, 10)
+		created, err := s.TrySetPermits(t.Context(), 10, 0)
+		require.NoError(t, err)
+		require.True(t, created)
+		asks := l.seen(redistest.EvalSHA(scripts.SemaphoreAcquire.SHA1()))
+		l.proxy.Blackhole(redistest.Requests)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		got := later(func() error { return s.Acquire(ctx, 3) })
+		if !underWay(l, asks, got) {
+			return false
+		}
+		cancel()
+		require.ErrorIs(t, receive(t, got, "the call that gave up"), context.Canceled)
+		requireInt(t, 10, l.server, "GET", l.key)
+		l.proxy.Deliver()
+		tidy(t, l.client, l.server, l.key)
+		requireInt(t, 10, l.server, "GET", l.key)
+		return true
+	})
 }
 
 func TestFault_Permit_LostAcquireCountsOnce(t *testing.T) {
@@ -230,21 +235,26 @@ func TestFault_Permit_LostAcquireOfOneWhoGivesUpIsGivenBack(t *testing.T) {
 
 func TestFault_Permit_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{})
-	s := l.client.PermitSemaphore(l.key, 1)
-	asks := l.seen(redistest.EvalSHA(scripts.PermitAcquire.SHA1()))
-	l.proxy.Blackhole(redistest.Replies)
-	got := permitLater(patient(t), s, 1, lockrt.WithLease(3*time.Second))
-	receive(t, asks, "the request")
-	until(t, "the server has granted it", func() bool { return number(t, l.server, "ZCARD", "{"+l.key+"}:timeout") == 1 })
-	other := newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1)
-	requireEventuallyCounts(t, other, 1, 0) // expired, and the reply that grants it is still on its way
-	l.proxy.Deliver()
-	p := receive(t, got, "the grant")
-	require.NoError(t, p.err)
-	require.NoError(t, p.Err(), "nobody is given what is over")
-	require.NoError(t, p.Release(t.Context()))
-	requireCounts(t, other, 1, 0)
+	atBest(t, inTime, func() bool {
+		l := newLine(t, lockrt.Options{})
+		s := l.client.PermitSemaphore(l.key, 1)
+		asks := l.seen(redistest.EvalSHA(scripts.PermitAcquire.SHA1()))
+		l.proxy.Blackhole(redistest.Replies)
+		got := permitLater(patient(t), s, 1, lockrt.WithLease(3*time.Second))
+		if !underWay(l, asks, got) {
+			return false
+		}
+		until(t, "the server has granted it", func() bool { return number(t, l.server, "ZCARD", "{"+l.key+"}:timeout") == 1 })
+		other := newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1)
+		requireEventuallyCounts(t, other, 1, 0) // expired, and the reply that grants it is still on its way
+		l.proxy.Deliver()
+		p := receive(t, got, "the grant")
+		require.NoError(t, p.err)
+		require.NoError(t, p.Err(), "nobody is given what is over")
+		require.NoError(t, p.Release(t.Context()))
+		requireCounts(t, other, 1, 0)
+		return true
+	})
 }
 
 // Redis may not have run an update whose reply is lost, so the update extends no trust.
@@ -266,46 +276,57 @@ func TestFault_Permit_LostUpdateExtendsNoTrust(t *testing.T) {
 // The trust of a permit that its holder shortens ends with the shorter lease, also before the reply comes.
 func TestFault_Permit_ShorterLeaseIsTrustedFromTheRequest(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{OpTimeout: time.Minute})
-	s := l.client.PermitSemaphore(l.key, 1)
-	p := permit(t, s, 1, lockrt.WithLease(time.Hour))
-	l.proxy.Blackhole(redistest.Replies)
-	updated := make(chan error, 1)
-	go func() {
-		_, err := s.UpdateLease(patient(t), p.PermitID(), time.Second)
-		updated <- err
-	}()
-	receive(t, p.Context().Done(), "the end of trust")
-	require.Empty(t, updated, "the outcome")
-	requireEventuallyCounts(t, newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1), 1, 0)
-	l.proxy.Deliver()
-	require.NoError(t, receive(t, updated, "the outcome"))
+	atBest(t, inTime, func() bool {
+		l := newLine(t, lockrt.Options{OpTimeout: time.Minute})
+		s := l.client.PermitSemaphore(l.key, 1)
+		p := permit(t, s, 1, lockrt.WithLease(time.Hour))
+		asks := l.seen(redistest.EvalSHA(scripts.PermitLease.SHA1()))
+		l.proxy.Blackhole(redistest.Replies)
+		updated := later(func() error {
+			_, err := s.UpdateLease(patient(t), p.PermitID(), time.Second)
+			return err
+		})
+		if !underWay(l, asks, updated) {
+			return false
+		}
+		receive(t, p.Context().Done(), "the end of trust")
+		require.Empty(t, updated, "the outcome")
+		requireEventuallyCounts(t, newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1), 1, 0)
+		l.proxy.Deliver()
+		require.NoError(t, receive(t, updated, "the outcome"))
+		return true
+	})
 }
 
 // The permits of a request expire even if the client learns its outcome much later, when it sends
 // the request again.
 func TestFault_Permit_RequestSentAgainIsTrustedFromTheFirstTime(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{})
-	asks := l.seen(redistest.EvalSHA(scripts.PermitAcquire.SHA1()))
-	l.proxy.Blackhole(redistest.Replies)
-	got := permitLater(patient(t), l.client.PermitSemaphore(l.key, 1), 1, lockrt.WithLease(3*time.Second))
-	receive(t, asks, "the request")
-	until(t, "the server has granted it", func() bool { return number(t, l.server, "ZCARD", "{"+l.key+"}:timeout") == 1 })
-	other := newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1)
-	held, err := other.Acquire(patient(t)) // when it has expired
-	require.NoError(t, err)
-	l.proxy.Cut()
-	l.proxy.Deliver()
-	receive(t, asks, "the request, again")
-	receive(t, asks, "a new one")
-	require.Empty(t, got, "it is another's")
-	require.NoError(t, held.Release(t.Context()))
-	p := receive(t, got, "the grant")
-	require.NoError(t, p.err)
-	require.NoError(t, p.Err())
-	require.NoError(t, p.Release(t.Context()))
-	requireCounts(t, other, 1, 0)
+	atBest(t, inTime, func() bool {
+		l := newLine(t, lockrt.Options{})
+		asks := l.seen(redistest.EvalSHA(scripts.PermitAcquire.SHA1()))
+		l.proxy.Blackhole(redistest.Replies)
+		got := permitLater(patient(t), l.client.PermitSemaphore(l.key, 1), 1, lockrt.WithLease(3*time.Second))
+		if !underWay(l, asks, got) {
+			return false
+		}
+		until(t, "the server has granted it", func() bool { return number(t, l.server, "ZCARD", "{"+l.key+"}:timeout") == 1 })
+		other := newClient(t, lockrt.Options{}).PermitSemaphore(l.key, 1)
+		held, err := other.Acquire(patient(t)) // when it has expired
+		require.NoError(t, err)
+		l.proxy.Cut()
+		l.proxy.Deliver()
+		receive(t, asks, "the request, again")
+		receive(t, asks, "a new one")
+		require.Empty(t, got, "it is another's")
+		require.NoError(t, held.Release(t.Context()))
+		p := receive(t, got, "the grant")
+		require.NoError(t, p.err)
+		require.NoError(t, p.Err())
+		require.NoError(t, p.Release(t.Context()))
+		requireCounts(t, other, 1, 0)
+		return true
+	})
 }
 
 func requireEventuallyCounts(t *testing.T, s *lockrt.PermitSemaphore, available, acquired int) {

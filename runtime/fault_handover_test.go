@@ -126,8 +126,9 @@ func (s *split) settle(t *testing.T) {
 // ran returns how often scripts ran.
 func (s *split) ran() int64 { return s.server.CommandStats()["evalsha"] }
 
-// askNow has the client, which waits in the queue, ask once more. The request is held up.
-func (s *split) askNow(t *testing.T) {
+// askNow has the client, which waits in the queue, ask once more. The request is held up. It reports false if it was not, since the client
+// sent it over another connection: a request before had no answer in time, on a machine that stood still.
+func (s *split) askNow(t *testing.T) bool {
 	t.Helper()
 	asked, match := make(chan struct{}, 100), asks
 	s.commands.OnRequest(func(cmd []string) {
@@ -137,7 +138,13 @@ func (s *split) askNow(t *testing.T) {
 	})
 	s.commands.Blackhole(redistest.Requests)
 	s.tell(t, "look "+s.inLine(t))
-	receive(t, asked, "the request")
+	select {
+	case <-asked:
+		return true
+	case <-time.After(patience / 4):
+		s.commands.Deliver()
+		return false
+	}
 }
 
 // stranger takes the key as a process of this library does that is not there any more.
@@ -173,7 +180,9 @@ func TestFault_HandedOverForLongerThanTheWatchdog(t *testing.T) {
 		t.Parallel()
 		atBest(t, "the client heard of the hand-over in time", func() bool {
 			s, held, got := start(t)
-			s.askNow(t)
+			if !s.askNow(t) {
+				return false
+			}
 			since := time.Now()
 			require.NoError(t, held.Unlock(t.Context()))
 			next := <-got
@@ -211,33 +220,39 @@ func TestFault_HandedOverForLongerThanTheWatchdog(t *testing.T) {
 // owner as that of the next caller, which holds the lock for longer.
 func TestFault_LateRequestShortensNothing(t *testing.T) {
 	t.Parallel()
-	s := newSplit(t, lockrt.Options{})
-	s.stranger(hour)
-	ctx, cancel := context.WithCancel(t.Context())
-	first := lockLater(ctx, s.client.Mutex(s.key), lockrt.WithWatchdog(200*time.Millisecond))
-	s.inLine(t)
-	got := lockLater(patient(t), s.client.Mutex(s.key), lockrt.WithWatchdog(time.Hour))
-	receive(t, s.waiting, "the first")
-	receive(t, s.waiting, "the second")
-	s.askNow(t)
-	cancel()
-	require.Error(t, receive(t, first, "the end").err)
-	// The second is handed the lock while the request of the first is on its way.
-	owner := s.server.Do("LPOP", "lockgen_waiting:{k}")
-	name, err := owner.ToString()
-	require.NoError(t, err)
-	s.server.Do("DEL", s.key)
-	s.server.Do("HSET", s.key, name, "1")
-	s.server.Do("PEXPIRE", s.key, hour)
-	_, n, _ := strings.Cut(name, ":")
-	s.tell(t, fmt.Sprintf("granted %s %d 0", n, time.Now().UnixMicro()))
-	next := receive(t, got, "the lock")
-	require.NoError(t, next.err)
-	ran := s.ran()
-	s.commands.Deliver()
-	until(t, "the request is run", func() bool { return s.ran() > ran })
-	require.Greater(t, number(t, s.server, "PTTL", s.key), int64(10_000))
-	require.NoError(t, next.lease.Unlock(t.Context()))
+	atBest(t, inTime, func() bool {
+		s := newSplit(t, lockrt.Options{})
+		s.stranger(hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first := lockLater(ctx, s.client.Mutex(s.key), lockrt.WithWatchdog(200*time.Millisecond))
+		s.inLine(t)
+		got := lockLater(patient(t), s.client.Mutex(s.key), lockrt.WithWatchdog(time.Hour))
+		receive(t, s.waiting, "the first")
+		receive(t, s.waiting, "the second")
+		if !s.askNow(t) {
+			return false
+		}
+		cancel()
+		require.Error(t, receive(t, first, "the end").err)
+		// The second is handed the lock while the request of the first is on its way.
+		owner := s.server.Do("LPOP", "lockgen_waiting:{k}")
+		name, err := owner.ToString()
+		require.NoError(t, err)
+		s.server.Do("DEL", s.key)
+		s.server.Do("HSET", s.key, name, "1")
+		s.server.Do("PEXPIRE", s.key, hour)
+		_, n, _ := strings.Cut(name, ":")
+		s.tell(t, fmt.Sprintf("granted %s %d 0", n, time.Now().UnixMicro()))
+		next := receive(t, got, "the lock")
+		require.NoError(t, next.err)
+		ran := s.ran()
+		s.commands.Deliver()
+		until(t, "the request is run", func() bool { return s.ran() > ran })
+		require.Greater(t, number(t, s.server, "PTTL", s.key), int64(10_000))
+		require.NoError(t, next.lease.Unlock(t.Context()))
+		return true
+	})
 }
 
 func TestFault_LookWhileAsking(t *testing.T) {
@@ -341,48 +356,66 @@ func TestFault_GrantOlderThanARefusal(t *testing.T) {
 
 func TestFault_RefusalAfterAGrantIsBelieved(t *testing.T) {
 	t.Parallel()
-	s := newSplit(t, lockrt.Options{})
-	held, err := clientOf(t, s.server.URL(), lockrt.Options{}).Mutex(s.key).Lock(patient(t))
-	require.NoError(t, err)
-	got := lockLater(patient(t), s.client.Mutex(s.key))
-	s.inLine(t)
-	s.askNow(t)
-	require.NoError(t, held.Unlock(t.Context()))
-	next := receive(t, got, "the lock")
-	require.NoError(t, next.err)
-	s.stranger(hour)
-	ran := s.ran()
-	s.commands.Deliver()
-	until(t, "the request is run", func() bool { return s.ran() > ran })
-	s.commands.Blackhole(redistest.Requests)
-	receive(t, next.lease.Context().Done(), "the loss")
-	require.ErrorContains(t, next.lease.Err(), "taken by somebody else", "as the server said")
-	s.commands.Deliver()
-	require.ErrorIs(t, next.lease.Unlock(t.Context()), lockrt.ErrLost)
-	inLine(t, s.server, s.key, 0)
-	s.server.Do("DEL", s.key)
+	atBest(t, inTime, func() bool {
+		s := newSplit(t, lockrt.Options{})
+		held, err := clientOf(t, s.server.URL(), lockrt.Options{}).Mutex(s.key).Lock(patient(t))
+		require.NoError(t, err)
+		got := lockLater(patient(t), s.client.Mutex(s.key))
+		s.inLine(t)
+		if !s.askNow(t) {
+			return false
+		}
+		since := time.Now()
+		require.NoError(t, held.Unlock(t.Context()))
+		next := receive(t, got, "the lock")
+		require.NoError(t, next.err)
+		s.stranger(hour)
+		ran := s.ran()
+		s.commands.Deliver()
+		until(t, "the request is run", func() bool { return s.ran() > ran })
+		s.commands.Blackhole(redistest.Requests)
+		receive(t, next.lease.Context().Done(), "the loss")
+		if time.Since(since) > time.Second { // it may have ended by itself
+			return false
+		}
+		require.ErrorContains(t, next.lease.Err(), "taken by somebody else", "as the server said")
+		s.commands.Deliver()
+		require.ErrorIs(t, next.lease.Unlock(t.Context()), lockrt.ErrLost)
+		inLine(t, s.server, s.key, 0)
+		s.server.Do("DEL", s.key)
+		return true
+	})
 }
 
 func TestFault_TakenWhileTheNextRequestIsUnderWay(t *testing.T) {
 	t.Parallel()
-	s := newSplit(t, lockrt.Options{})
-	held, err := clientOf(t, s.server.URL(), lockrt.Options{}).Mutex(s.key).Lock(patient(t))
-	require.NoError(t, err)
-	got := lockLater(patient(t), s.client.Mutex(s.key))
-	s.inLine(t)
-	s.askNow(t)
-	require.NoError(t, held.Unlock(t.Context()))
-	next := receive(t, got, "the lock")
-	require.NoError(t, next.err)
-	taken, err := clientOf(t, s.server.URL(), lockrt.Options{}).Mutex(s.key).ForceUnlock(patient(t))
-	require.NoError(t, err)
-	require.True(t, taken)
-	receive(t, next.lease.Context().Done(), "the loss")
-	require.ErrorIs(t, next.lease.Unlock(t.Context()), lockrt.ErrLost)
-	ran := s.ran()
-	s.commands.Deliver()
-	until(t, "the request is run", func() bool { return s.ran() > ran })
-	gone(t, s.server, s.key) // long before a watchdog time
+	atBest(t, inTime, func() bool {
+		s := newSplit(t, lockrt.Options{})
+		held, err := clientOf(t, s.server.URL(), lockrt.Options{}).Mutex(s.key).Lock(patient(t))
+		require.NoError(t, err)
+		got := lockLater(patient(t), s.client.Mutex(s.key))
+		s.inLine(t)
+		if !s.askNow(t) {
+			return false
+		}
+		since := time.Now()
+		require.NoError(t, held.Unlock(t.Context()))
+		next := receive(t, got, "the lock")
+		require.NoError(t, next.err)
+		taken, err := clientOf(t, s.server.URL(), lockrt.Options{}).Mutex(s.key).ForceUnlock(patient(t))
+		require.NoError(t, err)
+		if !taken && time.Since(since) > time.Second { // it has ended by itself
+			return false
+		}
+		require.True(t, taken)
+		receive(t, next.lease.Context().Done(), "the loss")
+		require.ErrorIs(t, next.lease.Unlock(t.Context()), lockrt.ErrLost)
+		ran := s.ran()
+		s.commands.Deliver()
+		until(t, "the request is run", func() bool { return s.ran() > ran })
+		gone(t, s.server, s.key) // long before a watchdog time
+		return true
+	})
 }
 
 func TestFault_FirstInLineIsGoneAtRedissonsTurn(t *testing.T) {
@@ -443,24 +476,38 @@ func TestFault_WhoDoesNotWaitAsksForNobodyElse(t *testing.T) {
 func TestFault_LateRenewalTakesBackNoExtension(t *testing.T) {
 	t.Parallel()
 	// The lease is renewed after 3 s. The connection is given up at most 3 s later, and the trust ends after 8 s.
-	s := newSplitWithin(t, lockrt.Options{Watchdog: 9 * time.Second}, time.Second)
-	lease, err := s.client.Mutex(s.key).Lock(patient(t))
-	require.NoError(t, err)
-	renewing, match := make(chan struct{}, 100), redistest.EvalSHA(scripts.Renew.SHA1())
-	s.commands.OnRequest(func(cmd []string) {
-		if match(cmd) {
-			s.commands.Blackhole(redistest.Requests) // not before: any other request that is held up could end the connection
-			renewing <- struct{}{}
+	atBest(t, "was the renewal held up, and the lease extended while it was trusted", func() bool {
+		s := newSplitWithin(t, lockrt.Options{Watchdog: 9 * time.Second}, time.Second)
+		lease, err := s.client.Mutex(s.key).Lock(patient(t))
+		require.NoError(t, err)
+		renewing, match := make(chan struct{}, 100), redistest.EvalSHA(scripts.Renew.SHA1())
+		s.commands.OnRequest(func(cmd []string) {
+			if match(cmd) {
+				s.commands.Blackhole(redistest.Requests) // not before: any other request that is held up could end the connection
+				renewing <- struct{}{}
+			}
+		})
+		select {
+		case <-renewing:
+		case <-time.After(patience / 2): // the connection was given up before that
+			return false
 		}
+		extended := false
+		until(t, "it is extended over a new connection, unless it is lost before that", func() bool {
+			extended = lease.Extend(t.Context(), time.Hour) == nil
+			return extended || lease.Err() != nil
+		})
+		if !extended {
+			return false
+		}
+		ran := s.ran()
+		s.commands.Deliver()
+		until(t, "the renewal is run", func() bool { return s.ran() > ran })
+		require.NoError(t, lease.Err())
+		require.Greater(t, number(t, s.server, "PTTL", s.key), int64(60_000))
+		require.NoError(t, lease.Unlock(t.Context()))
+		return true
 	})
-	receive(t, renewing, "the renewal, which is held up")
-	until(t, "it is extended over a new connection", func() bool { return lease.Extend(t.Context(), time.Hour) == nil })
-	ran := s.ran()
-	s.commands.Deliver()
-	until(t, "the renewal is run", func() bool { return s.ran() > ran })
-	require.NoError(t, lease.Err())
-	require.Greater(t, number(t, s.server, "PTTL", s.key), int64(60_000))
-	require.NoError(t, lease.Unlock(t.Context()))
 }
 
 // TestFault_TrustNeverOverlaps has processes of short watchdogs and leases contend while their
@@ -559,7 +606,7 @@ func TestFault_TrustNeverOverlaps(t *testing.T) {
 // TestFault_ClosingWithAHandOverUnderWay leaves nothing behind, neither in the key nor in the line.
 func TestFault_ClosingWithAHandOverUnderWay(t *testing.T) {
 	t.Parallel()
-	// Each returns with something under way that Deliver of both proxies lets come to its end.
+	// Each returns with something under way that Deliver of both proxies lets come to its end, or nil if there is nothing.
 	states := map[string]func(t *testing.T, s *split) <-chan locked{
 		"in line": func(t *testing.T, s *split) <-chan locked {
 			s.stranger(hour)
@@ -572,7 +619,9 @@ func TestFault_ClosingWithAHandOverUnderWay(t *testing.T) {
 			s.stranger(hour)
 			got := lockLater(patient(t), s.client.Mutex(s.key))
 			s.inLine(t)
-			s.askNow(t)
+			if !s.askNow(t) {
+				return nil
+			}
 			s.server.Do("DEL", s.key) // it will be granted
 			return got
 		},
@@ -625,22 +674,28 @@ func TestFault_ClosingWithAHandOverUnderWay(t *testing.T) {
 		for what, begin := range states {
 			t.Run(name+", "+what, func(t *testing.T) {
 				t.Parallel()
-				s := newSplit(t, lockrt.Options{OpTimeout: patience})
-				waiting := begin(t, s)
-				closed := make(chan error, 1)
-				if name == "shutdown" {
-					go func() { _ = s.marker.Unlock(context.Background()) }()
-				}
-				go func() { closed <- end(s.client) }()
-				waiter := receive(t, waiting, "the end")
-				s.commands.Deliver()
-				s.messages.Deliver()
-				if waiter.err == nil { // it was faster
-					_ = waiter.lease.Unlock(t.Context())
-				}
-				require.NoError(t, receive(t, closed, "the end of "+name))
-				gone(t, s.server, s.key)
-				gone(t, s.server, "lockgen_waiting:{k}")
+				atBest(t, inTime, func() bool {
+					s := newSplit(t, lockrt.Options{OpTimeout: patience})
+					waiting := begin(t, s)
+					if waiting == nil {
+						return false
+					}
+					closed := make(chan error, 1)
+					if name == "shutdown" {
+						go func() { _ = s.marker.Unlock(context.Background()) }()
+					}
+					go func() { closed <- end(s.client) }()
+					waiter := receive(t, waiting, "the end")
+					s.commands.Deliver()
+					s.messages.Deliver()
+					if waiter.err == nil { // it was faster
+						_ = waiter.lease.Unlock(t.Context())
+					}
+					require.NoError(t, receive(t, closed, "the end of "+name))
+					gone(t, s.server, s.key)
+					gone(t, s.server, "lockgen_waiting:{k}")
+					return true
+				})
 			})
 		}
 	}

@@ -111,35 +111,45 @@ func TestFault_StoppedServer(t *testing.T) {
 
 func TestFault_OneCallersDeadlineIsNotAnothers(t *testing.T) {
 	t.Parallel()
-	server := redistest.Server(t)
-	proxy := redistest.Proxy(t, server.Addr())
-	l := &line{server: server, proxy: proxy, client: clientOf(t, proxy.URL(), lockrt.Options{Tracking: lockrt.TrackingOff, OpTimeout: 10 * time.Second}), key: "k"}
-	l.warm(t)
-	until(t, "it listens, by a connection of its own", func() bool { return channels(t, server) == 1 })
-	conns := func() []string { // of the client
-		list, err := server.Do("CLIENT", "LIST").ToString()
-		require.NoError(t, err)
-		return regexp.MustCompile(`\bid=\d+ addr=.* name=lockgen:`).FindAllString(list, -1)
-	}
-	before := conns()
-	require.NotEmpty(t, before) // the first one is that for commands
-	acquires := l.seen(asks)
+	atBest(t, inTime, func() bool {
+		server := redistest.Server(t)
+		proxy := redistest.Proxy(t, server.Addr())
+		l := &line{server: server, proxy: proxy, client: clientOf(t, proxy.URL(), lockrt.Options{Tracking: lockrt.TrackingOff, OpTimeout: 10 * time.Second}), key: "k"}
+		l.warm(t)
+		until(t, "it listens, by a connection of its own", func() bool { return channels(t, server) == 1 })
+		conns := func() []string { // of the client
+			list, err := server.Do("CLIENT", "LIST").ToString()
+			require.NoError(t, err)
+			return regexp.MustCompile(`\bid=\d+ addr=.* name=lockgen:`).FindAllString(list, -1)
+		}
+		before := conns()
+		require.NotEmpty(t, before) // the first one is that for commands
+		acquires := l.seen(asks)
 
-	server.Stop()
-	short, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	hasty := lockLater(short, l.client.Mutex("hasty"))
-	receive(t, acquires, "the request of the first")
-	other := lockLater(patient(t), l.client.Mutex("k"))
-	require.ErrorIs(t, receive(t, hasty, "the first").err, context.DeadlineExceeded)
-	require.Empty(t, other)
-	server.Cont()
-	got := receive(t, other, "the second")
-	require.NoError(t, got.err)
-	require.Contains(t, conns(), before[0], "the connection was not given up")
-	receive(t, acquires, "the request of the second")
-	require.NoError(t, got.lease.Unlock(t.Context()))
-	gone(t, server, "hasty")
+		silent := time.Now()
+		server.Stop()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		hasty := lockLater(short, l.client.Mutex("hasty"))
+		if !underWay(l, acquires, hasty) {
+			server.Cont()
+			return false
+		}
+		other := lockLater(patient(t), l.client.Mutex("k"))
+		require.ErrorIs(t, receive(t, hasty, "the first").err, context.DeadlineExceeded)
+		require.Empty(t, other)
+		server.Cont()
+		if time.Since(silent) > 3*time.Second { // near the time after which the connection is rightly given up
+			return false
+		}
+		got := receive(t, other, "the second")
+		require.NoError(t, got.err)
+		require.Contains(t, conns(), before[0], "the connection was not given up")
+		receive(t, acquires, "the request of the second")
+		require.NoError(t, got.lease.Unlock(t.Context()))
+		gone(t, server, "hasty")
+		return true
+	})
 }
 
 func TestFault_ServerComesBackEmpty(t *testing.T) {
@@ -191,6 +201,13 @@ func TestFault_ServerAwayForAWhile(t *testing.T) {
 // and nobody may meet another one.
 func traffic(t *testing.T, server *redistest.RedisServer, url string, disturb func()) {
 	t.Helper()
+	atBest(t, "did the process run without a pause", func() bool { return trafficOnce(t, server, url, disturb) })
+}
+
+// trafficOnce is a round of traffic. It reports false if the process stood still for so long that it may have lost what it held.
+func trafficOnce(t *testing.T, server *redistest.RedisServer, url string, disturb func()) bool {
+	t.Helper()
+	stood := standstill(t)
 	const clients, goroutines, each = 3, 3, 40
 	var inside, turns atomic.Int64
 	var wg sync.WaitGroup
@@ -237,15 +254,21 @@ func traffic(t *testing.T, server *redistest.RedisServer, url string, disturb fu
 	}
 	wg.Wait()
 	close(failed)
-	require.Empty(t, slices.Collect(func(yield func(string) bool) {
+	wrong := slices.Collect(func(yield func(string) bool) {
 		for why := range failed {
 			if !yield(why) {
 				return
 			}
 		}
-	}))
+	})
+	if len(wrong) > 0 && stood() > time.Second {
+		t.Logf("the process stood still for %v, and a lease that was just handed over lasts for 2s: %q", stood(), wrong)
+		return false
+	}
+	require.Empty(t, wrong)
 	require.EqualValues(t, clients*goroutines*each, turns.Load())
 	gone(t, server, "k")
+	return true
 }
 
 func TestFault_TrafficGoesOn(t *testing.T) {

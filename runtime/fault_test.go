@@ -71,6 +71,27 @@ func (l *line) seen(match func(cmd []string) bool) <-chan struct{} {
 	return runs
 }
 
+// inTime is what a round has to show in which a call sends a request while the network, or the server, is silent.
+const inTime = "was the request sent before the call gave up, over the connection that is there"
+
+// underWay reports whether a call has sent a request, and waits for its answer. It has not if it gave up before, since the machine stood
+// still, or sends over a new connection, since a request before had no answer in time: nobody answers its HELLO. Then the network delivers
+// again, and the round has shown nothing, see atBest.
+func underWay[T any](l *line, requests <-chan struct{}, call <-chan T) bool {
+	over := time.NewTimer(patience / 4)
+	defer over.Stop()
+	select {
+	case <-requests:
+		if len(call) == 0 {
+			return true
+		}
+	case <-call:
+	case <-over.C:
+	}
+	l.proxy.Deliver()
+	return false
+}
+
 // when returns a channel on which the time of every run of the script is told before it is passed on.
 func (l *line) when(match func(cmd []string) bool) chan time.Time {
 	times := make(chan time.Time, 10000)
@@ -285,36 +306,48 @@ func TestFault_ReleaseSentAgainLeavesTheNextHolderAlone(t *testing.T) {
 
 func TestFault_CancelledWhileTheAnswerIsUnderWay(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{})
-	l.proxy.Blackhole(redistest.Replies)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	got := lockLater(ctx, l.client.Mutex(l.key))
-	until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
-	cancel()
-	require.ErrorIs(t, receive(t, got, "the answer").err, context.Canceled)
-	require.EqualValues(t, 1, number(t, l.server, "EXISTS", l.key), "it did not wait for the answer")
-	l.proxy.Deliver()
-	gone(t, l.server, l.key)
+	atBest(t, inTime, func() bool {
+		l := newLine(t, lockrt.Options{})
+		acquires := l.seen(asks)
+		l.proxy.Blackhole(redistest.Replies)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		got := lockLater(ctx, l.client.Mutex(l.key))
+		if !underWay(l, acquires, got) {
+			return false
+		}
+		until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
+		cancel()
+		require.ErrorIs(t, receive(t, got, "the answer").err, context.Canceled)
+		require.EqualValues(t, 1, number(t, l.server, "EXISTS", l.key), "it did not wait for the answer")
+		l.proxy.Deliver()
+		gone(t, l.server, l.key)
+		return true
+	})
 }
 
 func TestFault_LateGrantGoesToTheNextInLine(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{})
-	acquires := l.seen(asks)
-	l.proxy.Blackhole(redistest.Replies)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	first := lockLater(ctx, l.client.Mutex(l.key))
-	receive(t, acquires, "the request")
-	second := lockLater(patient(t), l.client.Mutex(l.key))
-	cancel()
-	require.ErrorIs(t, receive(t, first, "the first").err, context.Canceled)
-	l.proxy.Deliver()
-	got := receive(t, second, "the second")
-	require.NoError(t, got.err)
-	require.NoError(t, got.lease.Unlock(t.Context()))
-	gone(t, l.server, l.key)
+	atBest(t, inTime, func() bool {
+		l := newLine(t, lockrt.Options{})
+		acquires := l.seen(asks)
+		l.proxy.Blackhole(redistest.Replies)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		first := lockLater(ctx, l.client.Mutex(l.key))
+		if !underWay(l, acquires, first) {
+			return false
+		}
+		second := lockLater(patient(t), l.client.Mutex(l.key))
+		cancel()
+		require.ErrorIs(t, receive(t, first, "the first").err, context.Canceled)
+		l.proxy.Deliver()
+		got := receive(t, second, "the second")
+		require.NoError(t, got.err)
+		require.NoError(t, got.lease.Unlock(t.Context()))
+		gone(t, l.server, l.key)
+		return true
+	})
 }
 
 func TestFault_LateRequestDoesNotKeepTheKey(t *testing.T) {
@@ -326,50 +359,60 @@ func TestFault_LateRequestDoesNotKeepTheKey(t *testing.T) {
 			if broken {
 				opts = brisk
 			}
-			l := newLine(t, opts)
-			acquires, hello := l.seen(asks), make(chan struct{}, 1000)
-			l.proxy.OnRequest(func(cmd []string) {
-				if redistest.Command("HELLO")(cmd) {
-					hello <- struct{}{}
+			atBest(t, inTime, func() bool {
+				l := newLine(t, opts)
+				acquires, hello := l.seen(asks), make(chan struct{}, 1000)
+				l.proxy.OnRequest(func(cmd []string) {
+					if redistest.Command("HELLO")(cmd) {
+						hello <- struct{}{}
+					}
+				})
+				l.proxy.Blackhole(redistest.Requests)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				got := lockLater(ctx, l.client.Mutex(l.key), unexpiring)
+				if !underWay(l, acquires, got) {
+					return false
 				}
+				cancel()
+				require.ErrorIs(t, receive(t, got, "the call that gave up").err, context.Canceled)
+				if broken {
+					receive(t, hello, "a new connection to withdraw by")
+				}
+				require.Zero(t, number(t, l.server, "EXISTS", l.key), "the request is still held up")
+				l.proxy.Deliver()
+				l.warm(t)
+				gone(t, l.server, l.key)
+				other := newClient(t, lockrt.Options{})
+				lease, err := other.Mutex(l.key).Lock(patient(t))
+				require.NoError(t, err)
+				require.NoError(t, lease.Unlock(t.Context()))
+				gone(t, l.server, l.key)
+				return true
 			})
-			l.proxy.Blackhole(redistest.Requests)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			got := lockLater(ctx, l.client.Mutex(l.key), unexpiring)
-			receive(t, acquires, "the request")
-			cancel()
-			require.ErrorIs(t, receive(t, got, "the call that gave up").err, context.Canceled)
-			if broken {
-				receive(t, hello, "a new connection to withdraw by")
-			}
-			require.Zero(t, number(t, l.server, "EXISTS", l.key), "the request is still held up")
-			l.proxy.Deliver()
-			l.warm(t)
-			gone(t, l.server, l.key)
-			other := newClient(t, lockrt.Options{})
-			lease, err := other.Mutex(l.key).Lock(patient(t))
-			require.NoError(t, err)
-			require.NoError(t, lease.Unlock(t.Context()))
-			gone(t, l.server, l.key)
 		})
 	}
 }
 
 func TestFault_ReplySlowerThanTheLeaseIsNoGrant(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{})
-	acquires := l.seen(asks)
-	l.proxy.Blackhole(redistest.Replies)
-	got := lockLater(patient(t), l.client.Mutex(l.key), lockrt.WithLease(3*time.Second))
-	receive(t, acquires, "the request")
-	until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
-	gone(t, l.server, l.key) // expired, and the reply that grants it is still on its way
-	l.proxy.Deliver()
-	answer := receive(t, got, "the grant")
-	require.NoError(t, answer.err)
-	require.NoError(t, answer.lease.Err(), "nobody is given what is over")
-	require.NoError(t, answer.lease.Unlock(t.Context()))
+	atBest(t, inTime, func() bool {
+		l := newLine(t, lockrt.Options{})
+		acquires := l.seen(asks)
+		l.proxy.Blackhole(redistest.Replies)
+		got := lockLater(patient(t), l.client.Mutex(l.key), lockrt.WithLease(3*time.Second))
+		if !underWay(l, acquires, got) {
+			return false
+		}
+		until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
+		gone(t, l.server, l.key) // expired, and the reply that grants it is still on its way
+		l.proxy.Deliver()
+		answer := receive(t, got, "the grant")
+		require.NoError(t, answer.err)
+		require.NoError(t, answer.lease.Err(), "nobody is given what is over")
+		require.NoError(t, answer.lease.Unlock(t.Context()))
+		return true
+	})
 }
 
 func TestFault_RenewalsLostForAWhileCostNothing(t *testing.T) {
