@@ -115,13 +115,19 @@ func (a *arena) strike() *findings {
 	ctx, stop := context.WithCancel(context.Background())
 	var pulses sync.WaitGroup
 	pulses.Go(func() { pulse(ctx, a.history.add) })
+	settled := true
 	for range a.rounds {
-		if !a.settle() {
+		if settled = a.settle(); !settled {
 			break
 		}
 		a.row.inject(a)
 	}
-	a.settle()
+	if settled {
+		a.settle()
+	}
+	if a.mutant == mutantSlow { // long enough to be found late, however much of the time does not count
+		a.history.await(2*time.Second, func([]*attempt) bool { return false })
+	}
 	a.finish()
 	stop()
 	pulses.Wait()
@@ -253,7 +259,11 @@ func (a *arena) settle() bool {
 	if a.row.rules.loses && a.of.leased && protocol.HandOverLease > a.lease {
 		known = protocol.HandOverLease - a.lease/2 // a key that was handed over lives no longer than its lease from then on
 	}
-	ok := a.history.await(5*a.lease+opTimeout/4, func(all []*attempt) bool {
+	patience := 5*a.lease + opTimeout/4
+	if a.mutant == mutantStuck || a.mutant != "" && a.over != 0 { // all is not well, and that is found after this time as well
+		patience = 5 * a.lease
+	}
+	ok := a.history.await(patience, func(all []*attempt) bool {
 		served, keys := map[int]bool{}, map[string]bool{}
 		holds, waits, shares := false, false, map[int]bool{}
 		for _, x := range all {

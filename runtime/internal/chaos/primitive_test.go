@@ -368,8 +368,8 @@ func counted(room int) func(server *redistest.RedisServer, key string) bool {
 const (
 	mutantAlone = "alone" // each process has one of its own
 	mutantDeaf  = "deaf"  // its leases last for ever
-	mutantStuck = "stuck" // now and then it does not unlock
-	mutantSlow  = "slow"  // it returns long after its context has ended
+	mutantStuck = "stuck" // it does not unlock the long key before the run is about to end
+	mutantSlow  = "slow"  // it returns long after its context has ended, when the run is about to end
 	mutantWide  = "wide"  // a semaphore that has one permit more than it should
 	mutantRash  = "rash"  // now and then it grants what it was not asked for
 	mutantTorn  = "torn"  // of several members it leaves one out
@@ -402,16 +402,16 @@ func (w *worker) mutate(l lock) lock {
 	case mutantStuck:
 		return func(ctx context.Context, key string, units int) (lease, error) {
 			got, err := l(ctx, key, units)
-			if err != nil || calls.Add(1)%3 != 0 {
+			if err != nil || key != longKey {
 				return got, err
 			}
-			return stuck{got}, nil
+			return stuck{got, w.release}, nil
 		}
 	case mutantSlow:
 		return func(ctx context.Context, key string, units int) (lease, error) {
 			got, err := l(ctx, key, units)
-			if err != nil {
-				pause(context.Background(), 1500*time.Millisecond)
+			if err != nil && ctx.Err() != nil {
+				<-w.release
 			}
 			return got, err
 		}
@@ -432,12 +432,15 @@ func (deaf) Context() context.Context { return context.Background() }
 func (deaf) Err() error               { return nil }
 func (deaf) Until() time.Time         { return time.Now().Add(time.Hour) }
 
-type stuck struct{ lease }
+type stuck struct {
+	lease
+	until <-chan struct{}
+}
 
 func (s stuck) Unlock(ctx context.Context) error {
 	go func() {
-		pause(context.Background(), 4*time.Second)
-		_ = s.lease.Unlock(ctx)
+		<-s.until
+		_ = s.lease.Unlock(context.WithoutCancel(ctx))
 	}()
 	return nil
 }
