@@ -231,9 +231,6 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			}
 			switch ev.Kind {
 			case engine.Reason:
-				if broken := w.Broken.Load(); broken != nil {
-					return *broken
-				}
 				if c.refusal() != nil {
 					return ErrClosed
 				}
@@ -245,6 +242,8 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 				}
 			case engine.Given:
 				return nil
+			case engine.Broken:
+				return ev.Err
 			case engine.Suspected:
 				c.suspect(ctx, q, w, cfg.wait)
 			case engine.Turn:

@@ -71,7 +71,7 @@ func (r *exclusiveCore) entersAgain(w *waiter) bool {
 	if !r.admits(w.For.lease) {
 		return false
 	}
-	w.Place.State = engine.PlaceGranted
+	w.Place = engine.PlaceGranted
 	return true
 }
 

@@ -66,7 +66,7 @@ func (r *fairResource) admit(g *grant, owner *Owner) {
 			continue
 		}
 		g.attach(w.For.lease)
-		w.Place.State = engine.PlaceGranted
+		w.Place = engine.PlaceGranted
 		tk.end()
 		tk.own.w = nil
 		r.retire(&tk.ticket)

@@ -166,7 +166,7 @@ func (r *lineCore) serve(g *grant, w *waiter) {
 	if w.Place.Queued() {
 		r.Queue.Remove(w)
 	}
-	w.Place.State = engine.PlaceGranted
+	w.Place = engine.PlaceGranted
 	l := r.leaseOf(w)
 	if w.Terms.Fenced {
 		l.token = g.ticket.more().tokens.Take()

@@ -21,7 +21,7 @@ func TestInbox_AMessageToNobody(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	r, w := newResource(c, redistest.Key(t, "k")), newWaiter(t.Context(), nil, lockConfig{wait: UntilDone})
 	r.Queue.Push(w)
-	w.Place.State = engine.PlaceLeading
+	w.Place = engine.PlaceLeading
 	n := r.ticketFor(w.Terms).Number
 	t.Cleanup(func() { c.subscribers.Disconnect(n) })
 	asked := func() bool {

@@ -142,7 +142,7 @@ func (r *lineCore) remind(w *waiter) {
 func (r *lineCore) leave(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if w.Place.State == engine.PlaceGranted {
+	if w.Place == engine.PlaceGranted {
 		l := w.For.lease
 		r.c.spawn(func() { _ = l.grant.unlock(l) })
 		return

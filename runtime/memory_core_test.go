@@ -23,7 +23,7 @@ func TestMemory(t *testing.T) {
 		{"a grant with its guard", unsafe.Sizeof(grant{}), 128},
 		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 96},
 		{"a lease", unsafe.Sizeof(Lease{}), 128},
-		{"a waiter", unsafe.Sizeof(waiter{}), 208},
+		{"a waiter", unsafe.Sizeof(waiter{}), 192},
 		{"an event", unsafe.Sizeof(engine.Event{}), 32},
 	} {
 		require.LessOrEqual(t, each.size, each.bound, each.what)

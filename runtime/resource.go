@@ -232,7 +232,7 @@ func (r *resource) resume(again *ticket, t engine.Terms, done released, err erro
 		r.Prompt(r)
 	default:
 		again.Sees(engine.SightingOf(done.sent, done.At))
-		w.Place.State = engine.PlaceLeading
+		w.Place = engine.PlaceLeading
 		w.Notify(engine.Event{Kind: engine.Refused, TTL: handOverLease, InLine: true})
 	}
 }

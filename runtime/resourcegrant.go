@@ -48,7 +48,7 @@ func (r *resource) admit(g *grant, owner *Owner) {
 	r.Queue.Each(func(w *waiter) {
 		if w.For.lease != nil && w.For.lease.rare().owner == owner {
 			r.Queue.Remove(w)
-			w.Place.State = engine.PlaceGranted
+			w.Place = engine.PlaceGranted
 			g.attach(w.For.lease)
 			w.Notify(engine.Event{Kind: engine.Given})
 		}

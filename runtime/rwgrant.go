@@ -40,7 +40,7 @@ func (r *rwResource) admit(g *grant, owner *Owner) {
 			w.Notify(engine.Event{Kind: engine.Turn})
 		case g.writes():
 			r.Queue.Remove(w)
-			w.Place.State = engine.PlaceGranted
+			w.Place = engine.PlaceGranted
 			g.attach(w.For.lease)
 			w.Notify(engine.Event{Kind: engine.Given})
 		case rwTicketOf(w).write:

@@ -182,7 +182,7 @@ func (r *rwResource) join(w *waiter) entry {
 		allowed, under, err := r.allowed(w.For.lease.parent, w.For.lease, w.Terms, w.Limit)
 		switch {
 		case allowed:
-			w.Place.State = engine.PlaceGranted
+			w.Place = engine.PlaceGranted
 			return entered
 		case err != nil:
 			w.Notify(engine.Event{Kind: engine.Failed, Err: err})

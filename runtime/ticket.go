@@ -149,7 +149,7 @@ func (r *lineCore) prepare(w *waiter) *acquireOp {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	tk := r.kind.ticketOf(w)
-	if tk == nil || w.Place.State == engine.PlaceGranted {
+	if tk == nil || w.Place == engine.PlaceGranted {
 		return nil
 	}
 	if tk.Number == 0 {

@@ -28,7 +28,7 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			r.users = 10
 			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
 			r.Queue.Push(w)
-			w.Place.State = engine.PlaceLeading
+			w.Place = engine.PlaceLeading
 			tk := r.ticketFor(w.Terms)
 			sent := now()
 			tk.HandedOver(time.Now(), time.Now()) // as handed does for a waiter that has to ask

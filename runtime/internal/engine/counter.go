@@ -159,7 +159,7 @@ func (ct *Counter[T]) Ask(w *Waiter[T]) {
 	if !w.Place.Queued() {
 		return // it got what it wants a moment ago
 	}
-	w.Place.State = PlaceAsking
+	w.Place = PlaceAsking
 	ct.send()
 }
 
@@ -181,8 +181,8 @@ func (ct *Counter[T]) wake() {
 func (ct *Counter[T]) Leave(w *Waiter[T]) {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
-	if w.Place.State == PlaceGranted {
-		w.Place.State = PlaceNone
+	if w.Place == PlaceGranted {
+		w.Place = PlaceNone
 		d := *w.For.Demand()
 		ct.host.Spawn(func() { ct.of.Undo(w, d) })
 		return
@@ -208,16 +208,16 @@ func (ct *Counter[T]) Leave(w *Waiter[T]) {
 
 // notify answers w, if it has asked.
 func (ct *Counter[T]) notify(w *Waiter[T], ev Event) {
-	if w.Place.State == PlaceAsking {
-		w.Place.State = PlaceLeading
+	if w.Place == PlaceAsking {
+		w.Place = PlaceLeading
 		w.Notify(ev)
 	}
 }
 
 // resume asks for the waiters, or makes the head do so.
 func (ct *Counter[T]) resume() {
-	for w := ct.Queue.First; w != nil; w = w.Place.After {
-		if w.Place.State == PlaceAsking {
+	for w := ct.Queue.First; w != nil; w = w.After {
+		if w.Place == PlaceAsking {
 			ct.send()
 			return
 		}
@@ -232,7 +232,7 @@ func (ct *Counter[T]) resume() {
 // the head has the turn.
 func (ct *Counter[T]) lead() {
 	if w := ct.Queue.First; w != nil && !w.Place.Leading() {
-		w.Place.State = PlaceLeading
+		w.Place = PlaceLeading
 		w.Notify(Event{Kind: Turn})
 	}
 }
@@ -250,7 +250,7 @@ func (ct *Counter[T]) send() {
 		}
 		n := ct.Queue.LengthTo(most)
 		ct.batch = &CountBatch[T]{number: ct.enroll(), Parts: make([]CountPart[T], 0, n), Sent: time.Now()} // the trust counts from before the request
-		for w := ct.Queue.First; len(ct.batch.Parts) < n; w = w.Place.After {
+		for w := ct.Queue.First; len(ct.batch.Parts) < n; w = w.After {
 			ct.batch.Parts = append(ct.batch.Parts, CountPart[T]{w, *w.For.Demand()})
 		}
 	}
@@ -294,7 +294,7 @@ func (ct *Counter[T]) settle(b *CountBatch[T], a CountAnswer) (vain []CountPart[
 			w.Notify(Event{Kind: Failed, Err: a.Deleted})
 		default:
 			ct.Queue.Remove(w)
-			w.Place.State = PlaceGranted
+			w.Place = PlaceGranted
 			w.Notify(Event{Kind: Given})
 		}
 	}
@@ -312,8 +312,8 @@ func (ct *Counter[T]) settle(b *CountBatch[T], a CountAnswer) (vain []CountPart[
 // tries once makes room for them instead.
 func (ct *Counter[T]) refuse(head *Waiter[T], ttl time.Duration) {
 	head.For.Demand().Seen = true
-	if head.Once() || head.Place.State != PlaceLeading { // or it is about to ask by itself
-		head.Place.State = PlaceLeading
+	if head.Once() || head.Place != PlaceLeading { // or it is about to ask by itself
+		head.Place = PlaceLeading
 		head.Notify(Event{Kind: Refused, TTL: ttl, Foreign: true, InLine: true})
 	}
 	if head.Once() { // and will not ask again
@@ -323,10 +323,10 @@ func (ct *Counter[T]) refuse(head *Waiter[T], ttl time.Duration) {
 		return
 	}
 	ct.full = true
-	for w := head.Place.After; w != nil; w = w.Place.After {
+	for w := head.After; w != nil; w = w.After {
 		w.For.Demand().Seen = true
-		if w.Place.State == PlaceAsking {
-			w.Place.State = PlaceQueued
+		if w.Place == PlaceAsking {
+			w.Place = PlaceQueued
 			w.Notify(Event{Kind: Behind})
 		}
 	}

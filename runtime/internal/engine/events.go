@@ -13,7 +13,7 @@ type Event struct {
 	Foreign bool          // Refused: the holder is no process of this library
 	InLine  bool          // Refused: a release by a process of this library finds the waiter
 	Behind  bool          // Refused: another waiter of this process is before this one
-	Err     error         // Failed: the error
+	Err     error         // Failed, Broken: the error
 	TTL     time.Duration // Refused: the rest of the holder's lease; negative for ever
 }
 
@@ -29,6 +29,7 @@ const (
 	Refused                    // Redis refused
 	Failed                     // Redis did not answer, or failed
 	Suspected                  // the waiter has waited for long, once for each wait
+	Broken                     // the waiter is in a deadlock: its call ends with the error
 )
 
 // An EventQueue keeps the events of a waiter, in order, until the waiter takes them. Its room is unlimited: a contest

@@ -25,7 +25,7 @@ func (l *Line[T]) Join(w *Waiter[T], by Policy[T]) Entry {
 	}
 	l.Queue.Push(w)
 	if l.Queue.First == w && l.ready(w, by) {
-		w.Place.State = PlaceLeading
+		w.Place = PlaceLeading
 		return ToAsk
 	}
 	return ToWait

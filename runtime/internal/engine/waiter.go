@@ -16,22 +16,22 @@ type Waiter[T any] struct {
 	alarm  monotonic.Time // when it is poked; 0 if that was never set, or cancelled
 	For    T              // the subject of its wait
 	Call   Call           // the waiting call
-	Place  Place[T]       // its place in the contest
 
-	suspicion suspicion[T] // its place among the suspects
+	before, After *Waiter[T]   // those beside it in the queue, which guards them; the one before the first is the last one
+	suspicion     suspicion[T] // its place among the suspects
 
-	Linger  int32                 // WithLinger, in microseconds
-	Asks    atomic.Int32          // number of its requests under way
-	poked   atomic.Int32          // the purpose of the Reason among the events
-	alarmed int32                 // its place among the alarms, counted from 1; 0 if it is none of them
-	Follows bool                  // it waits only for the answer to an earlier request of this process
-	Patient bool                  // only an answer can end a request of it
-	Quorum  bool                  // it asks many servers, one of which may take longer than the others
-	Attends bool                  // it listens for messages to the wait queue, until it leaves
-	Recheck bool                  // its request is for a Reason with Recheck; its own goroutine reads and sets this
-	early   bool                  // it may be poked before its alarm; guarded by the alarms
-	Number  atomic.Uint64         // its number for other processes; 0 as long as it has none
-	Broken  atomic.Pointer[error] // why it ends, since it was in a deadlock; or nil
+	Linger  int32         // WithLinger, in microseconds
+	Asks    atomic.Int32  // number of its requests under way
+	poked   atomic.Int32  // the purpose of the Reason among the events
+	alarmed int32         // its place among the alarms, counted from 1; 0 if it is none of them
+	Follows bool          // it waits only for the answer to an earlier request of this process
+	Patient bool          // only an answer can end a request of it
+	Quorum  bool          // it asks many servers, one of which may take longer than the others
+	Attends bool          // it listens for messages to the wait queue, until it leaves
+	Recheck bool          // its request is for a Reason with Recheck; its own goroutine reads and sets this
+	early   bool          // it may be poked before its alarm; guarded by the alarms
+	Place   Place         // in the contest; guarded by the lock of the queue
+	Number  atomic.Uint64 // its number for other processes; 0 as long as it has none
 }
 
 // A Call describes the call of a waiter, for readers from outside. It does not change once the waiter has joined a
@@ -80,21 +80,16 @@ func (w *Waiter[T]) Reset() bool {
 	for ok := true; ok; {
 		_, ok = w.NextEvent()
 	}
-	if w.Number.Load() != 0 {
-		w.Number.Store(0)
-		w.Broken.Store(nil)
-	}
+	w.Number.Store(0)
 	var none T
 	w.Call, w.For = Call{}, none
-	w.Place, w.Patient, w.Attends, w.Quorum = Place[T]{}, false, false, false
+	w.Place, w.before, w.After = PlaceNone, nil, nil
+	w.Patient, w.Attends, w.Quorum = false, false, false
 	return true
 }
 
 // Break ends the wait with err, since the call is in a deadlock. The caller holds the lock of the contest.
-func (w *Waiter[T]) Break(err error) {
-	w.Broken.Store(&err)
-	w.Poke()
-}
+func (w *Waiter[T]) Break(err error) { w.Notify(Event{Kind: Broken, Err: err}) }
 
 // The purposes of a Reason among the events of a waiter.
 const (
@@ -123,7 +118,7 @@ func (w *Waiter[T]) Lead() {
 		w.Poke()
 		return
 	}
-	w.Place.State = PlaceLeading
+	w.Place = PlaceLeading
 	w.Notify(Event{Kind: Turn})
 }
 

@@ -5,23 +5,15 @@ import (
 	"math"
 )
 
-// A Place is a waiter's position in the queue of a resource or a counter.
-type Place[T any] struct {
-	State placeState // guarded by the lock of the queue, with the rest
-
-	before *Waiter[T] // of the first, the last one
-	After  *Waiter[T]
-}
-
-// A placeState says how far a waiter has come.
-type placeState uint8
+// A Place says how far a waiter has come in the queue of a resource or a counter.
+type Place uint8
 
 const (
-	PlaceNone    placeState = iota // it is not in the queue
-	PlaceQueued                    // others are before it
-	PlaceLeading                   // it is its turn to ask
-	PlaceAsking                    // at a counter: it has asked, and has had no event since
-	PlaceGranted                   // it has been given the lease, and is not in the queue
+	PlaceNone    Place = iota // it is not in the queue
+	PlaceQueued               // others are before it
+	PlaceLeading              // it is its turn to ask
+	PlaceAsking               // at a counter: it has asked, and has had no event since
+	PlaceGranted              // it has been given the lease, and is not in the queue
 )
 
 // An Entry is the result of joining a contest.
@@ -35,12 +27,12 @@ const (
 )
 
 // Queued reports whether the waiter is in the queue.
-func (p *Place[T]) Queued() bool { return p.Leading() || p.State == PlaceQueued }
+func (p Place) Queued() bool { return p.Leading() || p == PlaceQueued }
 
 // Leading reports whether it is the turn of the waiter.
-func (p *Place[T]) Leading() bool { return p.State == PlaceLeading || p.State == PlaceAsking }
+func (p Place) Leading() bool { return p == PlaceLeading || p == PlaceAsking }
 
-// A WaitQueue is a queue of waiters, linked through their places: unlike a list from the library it
+// A WaitQueue is a queue of waiters, linked through the waiters: unlike a list from the library it
 // allocates nothing.
 type WaitQueue[T any] struct{ First *Waiter[T] }
 
@@ -52,7 +44,7 @@ func (q *WaitQueue[T]) Length() int { return q.LengthTo(math.MaxInt) }
 
 // LengthTo returns the number of waiters, or most if there are more.
 func (q *WaitQueue[T]) LengthTo(most int) (n int) {
-	for w := q.First; w != nil && n < most; w = w.Place.After {
+	for w := q.First; w != nil && n < most; w = w.After {
 		n++
 	}
 	return n
@@ -60,33 +52,33 @@ func (q *WaitQueue[T]) LengthTo(most int) (n int) {
 
 // Push adds w at the end.
 func (q *WaitQueue[T]) Push(w *Waiter[T]) {
-	w.Place = Place[T]{State: PlaceQueued, before: w}
+	w.Place, w.before, w.After = PlaceQueued, w, nil
 	if first := q.First; first == nil {
 		q.First = w
 	} else {
-		last := first.Place.before
-		last.Place.After, w.Place.before, first.Place.before = w, last, w
+		last := first.before
+		last.After, w.before, first.before = w, last, w
 	}
 }
 
 // Remove takes w out, which is in the queue.
 func (q *WaitQueue[T]) Remove(w *Waiter[T]) {
-	p := w.Place
-	w.Place = Place[T]{}
+	before, after := w.before, w.After
+	w.Place, w.before, w.After = PlaceNone, nil, nil
 	if q.First == w {
-		q.First = p.After
+		q.First = after
 	} else {
-		p.before.Place.After = p.After
+		before.After = after
 	}
-	if behind := cmp.Or(p.After, q.First); behind != nil { // the first, if w was the last
-		behind.Place.before = p.before
+	if behind := cmp.Or(after, q.First); behind != nil { // the first, if w was the last
+		behind.before = before
 	}
 }
 
 // Each calls f for each waiter, in their order. f may remove it.
 func (q *WaitQueue[T]) Each(f func(w *Waiter[T])) {
 	for w := q.First; w != nil; {
-		next := w.Place.After
+		next := w.After
 		f(w)
 		w = next
 	}

@@ -22,7 +22,10 @@ func TestWaitQueue(t *testing.T) {
 		} else {
 			at := rand.IntN(n)
 			queue.Remove(want[at])
-			require.Zero(t, want[at].Place)
+			gone := want[at]
+			require.Zero(t, gone.Place)
+			require.Nil(t, gone.before)
+			require.Nil(t, gone.After)
 			want = slices.Delete(want, at, at+1)
 		}
 		require.Equal(t, len(want) == 0, queue.Empty())
