@@ -252,19 +252,23 @@ func (q *slotQueue) call() *call {
 // ends ends a call, and reports whether there is more to send. If not, the caller is not sending any more.
 func (q *slotQueue) ends(c *call) (more bool) {
 	c.recycle()
-	b := q.b
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	q.b.mu.Lock()
+	defer q.b.mu.Unlock()
 	if len(q.queue) > 0 {
 		return true
 	}
 	if q.sending--; q.sending == 0 {
-		delete(b.slots, q.slot)
-		if cap(q.queue) > keptRoom {
-			q.queue = nil
-		}
+		delete(q.b.slots, q.slot)
+		q.shrink()
 	}
 	return false
+}
+
+// shrink frees the room of an empty queue that has had very many requests.
+func (q *slotQueue) shrink() {
+	if cap(q.queue) > keptRoom {
+		q.queue = nil
+	}
 }
 
 // A call is one run of a script for some requests, kept to be used again. One goroutine at a time has it.
