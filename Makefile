@@ -21,7 +21,8 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod))
 TESTED := $(filter-out bench interop examples/service,$(MODULES))
 
 # The packages that make test runs without the race detector only: the one that cannot run with it, and the generator, the
-# simulation, the specification and the scripts, which take three times as long with it. make check runs these four with it.
+# simulation, the specification and the scripts, which take three times as long with it. make check runs the simulation with it,
+# and what has goroutines in the generator. The others have none.
 UNRACED := /lockgen/(api|runtime/internal/sim|spec|scripts|cmd/lockgen(/.*)?)$$
 # The package that has tests which only run without the race detector, beside those with it.
 BOTH := ./runtime/internal/watchdog
@@ -149,10 +150,16 @@ release: ## build the programs of the last commit into dist, for linux, darwin a
 reproduce: ## build the programs of the last commit twice, and compare the files bit for bit
 	.ci/reproduce
 
+# The modules with a file that some systems have and others have not. The comparison in bench measures on Unix alone.
+SYSTEMS := aix darwin linux unix windows
+VARIED = . $(foreach module,$(filter-out bench,$(MODULES)),$(if $(shell \
+	grep -rlE --include='*.go' '^//go:build .*($(subst $() ,|,$(SYSTEMS)))' $(module); \
+	find $(module) $(foreach system,$(SYSTEMS),-name '*_$(system)*.go' -o) -name '*_386.go'),$(module)))
+
 .PHONY: cross
-cross: ## vet all packages for the systems that no test runs on here; the comparison in bench measures on Unix alone
+cross: ## vet the modules that differ between systems for two on which no test runs here
 	for platform in windows/386 darwin/arm64; do \
-		for module in . $(filter-out bench,$(MODULES)); do \
+		for module in $(VARIED); do \
 			echo "$$platform $$module"; \
 			GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) -C $$module vet ./... || exit 1; \
 		done; \
@@ -178,10 +185,14 @@ staticcheck:
 golangci: ## check the house rules with golangci-lint, which takes minutes to build
 	$(GO) run $(GOLANGCI) run ./...
 
+# The packages with benchmarks.
+BENCHED = $(filter-out $(patsubst %,./%,$(MODULES) $(addsuffix /%,$(MODULES))),$(shell \
+	grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u))
+
 .PHONY: microbench
 microbench: ## run the benchmarks of the packages, each for BENCHTIME (default 1s)
 	@.ci/need redis-server
-	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) $(BENCHED)
 
 .PHONY: bench
 bench: ## run lockgen beside other libraries and write bench/RESULTS.md, its plots and the README's table; with BEFORE=folder, beside lockgen of that tree, and print them
