@@ -490,7 +490,7 @@ func TestFault_CloseDoesNotWaitForAQuestion(t *testing.T) {
 		}
 		require.Error(t, receive(t, done, "the end of the question"))
 		err := l.client.Close()
-		if err != nil && stood() > 200*time.Millisecond { // what is withdrawn of a request that was sent twice has no answer either
+		if err != nil && stood() > 200*time.Millisecond { // a request that was sent twice is withdrawn without an answer, too
 			return false
 		}
 		require.NoError(t, err)
