@@ -44,12 +44,12 @@ type border struct {
 
 var borders = []border{
 	{of: "scripts", not: []string{anything}, why: "the Lua is a leaf"},
-	{of: "runtime/observe", not: []string{anything}, why: "what programs see of locks is plain data"},
+	{of: "runtime/observe", not: []string{anything}, but: []string{module + "/runtime/internal/failure"}, why: "what programs see of locks is plain data"},
 	{of: "runtime", not: []string{anything}, but: []string{module + "/scripts", module + "/runtime/observe", module + "/runtime/internal", redisClient, "golang.org/x/sys"},
 		why: "users link it into every service"},
 	{of: "runtime/gen", not: []string{anything}, but: []string{module + "/runtime", module + "/scripts", redisClient, "golang.org/x/sys"},
 		why: "it is linked with the runtime, and needs nothing more"},
-	{of: "runtime/internal/...", except: []string{"runtime/internal/connect", "runtime/internal/counting", "runtime/internal/election", "runtime/internal/late", "runtime/internal/transport", "runtime/internal/withdrawal", "runtime/internal/sizes", "runtime/internal/trace/tracetest"}, not: []string{anything}, but: []string{module + "/runtime/internal", module + "/runtime/observe", module + "/scripts"},
+	{of: "runtime/internal/...", except: []string{"runtime/internal/connect", "runtime/internal/counting", "runtime/internal/election", "runtime/internal/late", "runtime/internal/locks", "runtime/internal/transport", "runtime/internal/withdrawal", "runtime/internal/sizes", "runtime/internal/trace/tracetest"}, not: []string{anything}, but: []string{module + "/runtime/internal", module + "/runtime/observe", module + "/scripts"},
 		why: "its tests run in virtual time, without Redis", optional: true},
 	{of: "runtime/internal/engine", not: []string{anything}, but: []string{module + "/runtime/internal/engine", module + "/runtime/internal/monotonic", module + "/runtime/internal/trace", module + "/runtime/internal/watchdog"},
 		why: "it waits and decides, and knows neither Redis nor what is sent there"},
@@ -62,6 +62,8 @@ var borders = []border{
 	{of: "runtime/internal/counting", not: []string{anything}, why: "it sends over the transport",
 		but: []string{module + "/scripts", module + "/runtime/observe", module + "/runtime/internal", redisClient, "golang.org/x/sys"}},
 	{of: "runtime/internal/election", not: []string{anything}, why: "it sends over the transport",
+		but: []string{module + "/scripts", module + "/runtime/observe", module + "/runtime/internal", redisClient, "golang.org/x/sys"}},
+	{of: "runtime/internal/locks", not: []string{anything}, why: "it sends over the transport",
 		but: []string{module + "/scripts", module + "/runtime/observe", module + "/runtime/internal", redisClient, "golang.org/x/sys"}},
 	{of: "runtime/internal/withdrawal", not: []string{anything}, why: "it sends over the transport",
 		but: []string{module + "/scripts", module + "/runtime/observe", module + "/runtime/internal", redisClient, "golang.org/x/sys"}},

@@ -2,88 +2,40 @@ package lockrt
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/force"
-	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // A CurrentLease is the lease of a context, for code that did not lock: it cannot unlock. Only Extend contacts Redis.
-type CurrentLease struct{ t *Lease }
+type CurrentLease locks.CurrentLease
 
 // LeaseFrom returns the innermost lease of ctx, also after its end. Code below a Do or a generated wrapper can check it
 // before it does something irreversible, or something that takes longer than a fixed lease.
 func LeaseFrom(ctx context.Context) (lease CurrentLease, ok bool) {
-	t := innermost(ctx)
-	return CurrentLease{t}, t != nil
-}
-
-// innermost returns the innermost lease of ctx, which may be that of a permit, or nil.
-func innermost(ctx context.Context) *Lease {
-	if ctx == nil {
-		return nil
-	}
-	l, _ := ctx.Value(innermostKey{}).(*Lease)
-	return l
+	current, ok := locks.LeaseFrom(ctx)
+	return CurrentLease(current), ok
 }
 
 // Key is [Lease.Key].
-func (l CurrentLease) Key() string { return l.t.Key() }
+func (l CurrentLease) Key() string { return locks.CurrentLease(l).Key() }
 
 // Err is [Lease.Err]. Redisson's isHeldByCurrentThread.
-func (l CurrentLease) Err() error {
-	if l.t == nil {
-		return &Error{Op: "lease", Err: errNoLease}
-	}
-	return l.t.Err()
-}
+func (l CurrentLease) Err() error { return locks.CurrentLease(l).Err() }
 
 // Until is [Lease.Until].
-func (l CurrentLease) Until() time.Time { return l.t.Until() }
+func (l CurrentLease) Until() time.Time { return locks.CurrentLease(l).Until() }
 
 // Token is [Lease.Token]. Under several keys see [TokenOf].
-func (l CurrentLease) Token() int64 { return l.t.Token() }
+func (l CurrentLease) Token() int64 { return locks.CurrentLease(l).Token() }
 
 // Extend is [Lease.Extend]: one round trip.
-func (l CurrentLease) Extend(ctx context.Context, d time.Duration) error { return l.t.Extend(ctx, d) }
-
-func init() {
-	force.Take = func(ctx, under context.Context) (key string, ended <-chan struct{}, taken bool, err error) {
-		t := innermost(under)
-		if t == nil {
-			return "", nil, false, errNoLease
-		}
-		taken, err = t.takeAway(ctx)
-		return t.key, t.Context().Done(), taken, err
-	}
+func (l CurrentLease) Extend(ctx context.Context, d time.Duration) error {
+	return locks.CurrentLease(l).Extend(ctx, d)
 }
 
-// takeAway takes the key of t from it, like a forced unlock, and reports whether Redis had it.
-func (t *leaseCore) takeAway(ctx context.Context) (taken bool, err error) {
-	switch c := t.client; t.kind() {
-	case kindFair:
-		return c.FairMutex(t.key).ForceUnlock(ctx)
-	case kindWrite:
-		return c.RWMutex(t.key).ForceUnlock(ctx)
-	case kindRead:
-		return c.RWMutex(t.key).ForceRUnlock(ctx)
-	case kindPermit:
-		err = c.PermitSemaphore(t.key, 0).Release(ctx, protocol.PermitIDs(t.guard.Owner())...)
-		if errors.Is(err, ErrLost) {
-			return false, nil
-		}
-		return err == nil, err
-	case kindMulti, kindRedLock:
-		for _, part := range t.rare().composite.all() {
-			had, err := part.takeAway(ctx)
-			if err != nil {
-				return taken, err
-			}
-			taken = taken || had
-		}
-		return taken, nil
-	default:
-		return c.Mutex(t.key).ForceUnlock(ctx)
-	}
-}
+// TokenOf returns the innermost fencing token of key in ctx.
+func TokenOf(ctx context.Context, key string) (token int64, ok bool) { return locks.TokenOf(ctx, key) }
+
+// TokenFrom returns the innermost fencing token in ctx.
+func TokenFrom(ctx context.Context) (token int64, ok bool) { return locks.TokenFrom(ctx) }

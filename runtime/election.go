@@ -2,11 +2,11 @@ package lockrt
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"slices"
+	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/election"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // An Election chooses one leader among candidates: the holder of the [Mutex] of its name, with a fencing token. A
@@ -17,25 +17,16 @@ import (
 //	err := client.Election("reports").Lead(ctx, addr, func(ctx context.Context, l *lockrt.Leadership) error {
 //		return serve(ctx) // ends before another candidate can lead
 //	})
-type Election struct {
-	c    *Client
-	m    *Mutex
-	name string
-	of   *election.Election // nil without a client
-}
+type Election locks.Election
 
 // Election returns the election of that name, which is the key of its [Mutex]. WithWatchdog is how long a dead leader
 // stays the leader, WithWait is how long a campaign may wait. [WithFencing] is implied.
 func (c *Client) Election(name string, opts ...LockOption) *Election {
-	e := &Election{c: c.made(), m: c.Mutex(name, append(slices.Clip(opts), WithFencing(), WithLinger(0))...), name: name}
-	if e.c != nil {
-		e.of = election.New(c.elections(), name)
-	}
-	return e
+	return (*Election)((*locks.Client)(c).Election(name, optionsOf(opts)...))
 }
 
 // Name returns the name of the election, the key of its mutex.
-func (e *Election) Name() string { return orZero(e).name }
+func (e *Election) Name() string { return (*locks.Election)(e).Name() }
 
 // A Leader is the leader of an [Election], as Redis knows it.
 type Leader struct {
@@ -47,31 +38,8 @@ type Leader struct {
 // Campaign waits until this candidate leads. It fails like Lock; under its own leadership, and for a value of more than 64 KB, with
 // [ErrBadOption]. One round trip more than Lock.
 func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, error) {
-	e = orZero(e)
-	fail := func(err error) (*Leadership, error) { return nil, failedAt("campaign", e.name, err) }
-	switch {
-	case e.c == nil:
-		return fail(errNoClient)
-	case ctx == nil:
-		return fail(errNoContext)
-	}
-	if err := election.CheckValue(value); err != nil {
-		return fail(err)
-	}
-	if outer := leaseFrom(ctx, e.c, e.name); outer != nil && outer.Err() == nil {
-		return fail(fmt.Errorf("%w: the context is below the leadership of this very candidate", ErrBadOption))
-	}
-	alone := &strangerContext{Context: ctx}
-	lease, err := e.m.lock(alone, "campaign", nil)
-	if err != nil {
-		return nil, err
-	}
-	alone.over.Store(true)
-	term, err := e.of.Begin(ctx, soleLease{lease}, value)
-	if err != nil {
-		return fail(err)
-	}
-	return &Leadership{e, lease, term}, nil
+	leadership, err := (*locks.Election)(e).Campaign(ctx, value)
+	return (*Leadership)(leadership), err
 }
 
 // Lead campaigns with value, calls fn while this candidate leads, and campaigns again when the leadership was lost,
@@ -80,39 +48,16 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 // [WithWait], [ErrNotAcquired]. It waits out any outage of Redis and writes a line about it, and about each lost
 // leadership, to [Options.Logger].
 func (e *Election) Lead(ctx context.Context, value string, fn func(ctx context.Context, l *Leadership) error) error {
-	e = orZero(e)
 	if fn == nil {
-		return noFunction("lead", e.name)
+		return locks.NoFunction("lead", e.Name())
 	}
-	return e.of.Lead(ctx, &candidate{e: e, ctx: ctx, value: value, fn: fn})
+	return (*locks.Election)(e).Lead(ctx, value, func(ctx context.Context, l *locks.Leadership) error { return fn(ctx, (*Leadership)(l)) })
 }
-
-// A candidate implements election.Candidate.
-type candidate struct {
-	e     *Election
-	ctx   context.Context
-	value string
-	fn    func(ctx context.Context, l *Leadership) error
-	term  *Leadership // after Campaign
-}
-
-func (x *candidate) Campaign() (err error) {
-	x.term, err = x.e.Campaign(x.ctx, x.value)
-	return err
-}
-
-func (x *candidate) Lead() error   { return x.fn(x.term.Context(), x.term) }
-func (x *candidate) Resign() error { return x.term.Resign(x.ctx) }
 
 // Leader asks Redis for the leader. Token is 0 if there is none, or none yet.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
-	e = orZero(e)
-	err := e.check(ctx)
-	if err != nil {
-		return Leader{}, failedAt("leader", e.name, err)
-	}
-	leader, err := e.of.Leader(ctx)
-	return Leader(leader), failedAt("leader", e.name, err)
+	leader, err := (*locks.Election)(e).Leader(ctx)
+	return Leader(leader), err
 }
 
 // Observe returns the leader at once and after each change of leader or value. Several changes during the loop body are
@@ -127,26 +72,31 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 // trip for each change and each watchdog time of the leader, or every 5s without a leader.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
-		e := orZero(e)
-		if err := e.check(ctx); err != nil {
-			yield(Leader{}, failedAt("observe", e.name, err))
-			return
-		}
-		e.of.Observe(ctx, func(leader election.Leader, err error) bool {
-			return yield(Leader(leader), failedAt("observe", e.name, err))
-		})
+		(*locks.Election)(e).Observe(ctx)(func(leader election.Leader, err error) bool { return yield(Leader(leader), err) })
 	}
 }
 
-// check returns why e cannot be used, or nil.
-func (e *Election) check(ctx context.Context) error {
-	switch {
-	case e.c == nil:
-		return errNoClient
-	case ctx == nil:
-		return errNoContext
-	case !e.c.granting():
-		return ErrClosed
-	}
-	return e.c.checkKey(e.name)
+// A Leadership is one term of one candidate. It ends once: by Resign, by loss, or by closing the [Client]. Err, Until and Token are those
+// of its [Lease].
+type Leadership locks.Leadership
+
+// Context returns a context that ends with the leadership. Do the work of the leader under it.
+func (l *Leadership) Context() context.Context { return (*locks.Leadership)(l).Context() }
+
+// Err returns nil while the leadership is trusted, then the reason why it ended.
+func (l *Leadership) Err() error { return (*locks.Leadership)(l).Err() }
+
+// Until returns when the trust in the leadership ends, unless it is renewed.
+func (l *Leadership) Until() time.Time { return (*locks.Leadership)(l).Until() }
+
+// Token returns the fencing token of the term.
+func (l *Leadership) Token() int64 { return (*locks.Leadership)(l).Token() }
+
+// Proclaim gives the leader another value: one round trip. It fails with the error that ended the leadership, and with [ErrLost] if Redis
+// knows another leader. After another error the Client goes on trying to show the new value.
+func (l *Leadership) Proclaim(ctx context.Context, value string) error {
+	return (*locks.Leadership)(l).Proclaim(ctx, value)
 }
+
+// Resign ends the leadership; its context and errors are those of [Lease.Unlock]: the candidate that has waited longest leads at once.
+func (l *Leadership) Resign(ctx context.Context) error { return (*locks.Leadership)(l).Resign(ctx) }

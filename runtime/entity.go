@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // An EntityMutex is the [Mutex] of one entity, typed by its key: the lock of another kind of entity is another type. locks.Order(id) makes
@@ -49,7 +50,7 @@ func (e *entity[K, P]) function(missing bool) error {
 	if !missing {
 		return nil
 	}
-	_, err := of(e, func(lock P) (struct{}, error) { return struct{}{}, noFunction("do", lock.Key()) })
+	_, err := of(e, func(lock P) (struct{}, error) { return struct{}{}, locks.NoFunction("do", lock.Key()) })
 	return err
 }
 
@@ -107,5 +108,5 @@ func (m exclusive[K, L]) held(lease *Lease) EntityLease[Held[K]] {
 	if lease == nil {
 		return EntityLease[Held[K]]{}
 	}
-	return EntityLease[Held[K]]{lease, Held[K]{proof{lease}, bridge.Of(&m.Entity).ID}}
+	return EntityLease[Held[K]]{lease, Held[K]{proofOf(lease), bridge.Of(&m.Entity).ID}}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // An EntityMulti is the [MultiLock] of several entities: locks.Orders(ids...).
@@ -48,14 +49,14 @@ func (m EntityMulti[K]) Lock(ctx context.Context, opts ...LockOption) (EntityLea
 	}
 	each := make([]Held[K], len(p.ID))
 	for i, key := range p.Keys {
-		each[i] = Held[K]{proof{parts[key]}, p.ID[i]}
+		each[i] = Held[K]{proofOf(parts[key]), p.ID[i]}
 	}
-	return EntityLease[HeldMulti[K]]{lease, HeldMulti[K]{proof{lease}, each}}, nil
+	return EntityLease[HeldMulti[K]]{lease, HeldMulti[K]{proofOf(lease), each}}, nil
 }
 
 // TryLock is [MultiLock.TryLock].
 func (m EntityMulti[K]) TryLock(ctx context.Context, opts ...LockOption) (EntityLease[HeldMulti[K]], error) {
-	return m.Lock(ctx, append(slices.Clip(opts), once)...)
+	return m.Lock(ctx, append(slices.Clip(opts), locks.Once)...)
 }
 
 // Do is [MultiLock.Do] with the proof for fn.
@@ -65,7 +66,7 @@ func (m EntityMulti[K]) Do(ctx context.Context, fn func(ctx context.Context, hel
 		if err != nil {
 			return err
 		}
-		return explain(p.Name, noFunction("do", p.Lock.Key()))
+		return explain(p.Name, locks.NoFunction("do", p.Lock.Key()))
 	}
 	lease, err := m.Lock(ctx, opts...)
 	if err != nil {

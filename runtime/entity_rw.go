@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // An EntityRWMutex is the [RWMutex] of one entity. Its writer has the proof of an [EntityMutex]; its readers have another one.
@@ -50,8 +51,7 @@ func (m EntityRWMutex[K]) reading(opts []LockOption) []LockOption {
 	if !bridge.Of(&m.Entity).Fence {
 		return opts
 	}
-	unfenced := lockOption(func(c *lockConfig) { c.Fenced = false })
-	return append([]LockOption{unfenced}, opts...)
+	return append([]LockOption{locks.WithoutFencing()}, opts...)
 }
 
 // shared adds the proof to the lease of a reader.
@@ -59,5 +59,5 @@ func (m EntityRWMutex[K]) shared(lease *Lease) EntityLease[HeldShared[K]] {
 	if lease == nil {
 		return EntityLease[HeldShared[K]]{}
 	}
-	return EntityLease[HeldShared[K]]{lease, HeldShared[K]{proof{lease}, bridge.Of(&m.Entity).ID}}
+	return EntityLease[HeldShared[K]]{lease, HeldShared[K]{proofOf(lease), bridge.Of(&m.Entity).ID}}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
-	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // An EntitySemaphore is the [PermitSemaphore] of one entity, typed by its key.
@@ -23,7 +23,7 @@ func (s EntitySemaphore[K]) TryAcquire(ctx context.Context, opts ...LockOption) 
 }
 
 // Do is [PermitSemaphore.Do] with the proof for fn.
-func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context, held HeldPermit[K]) error, opts ...LockOption) (err error) {
+func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context, held HeldPermit[K]) error, opts ...LockOption) error {
 	if err := s.function(fn == nil); err != nil {
 		return err
 	}
@@ -31,13 +31,7 @@ func (s EntitySemaphore[K]) Do(ctx context.Context, fn func(ctx context.Context,
 	if err != nil {
 		return err
 	}
-	defer func() { err = failure.AfterLoss(ctx, err, permit.Release(ctx)) }()
-	if permit.client.opts.ProfileLabels {
-		under, end := profiled(permit.Context(), permit.profileLabel())
-		defer end()
-		return fn(under, permit.Held())
-	}
-	return fn(permit.Context(), permit.Held())
+	return permit.do(ctx, func(ctx context.Context) error { return fn(ctx, permit.Held()) })
 }
 
 // Available is [PermitSemaphore.Available].
@@ -50,5 +44,5 @@ func (s EntitySemaphore[K]) held(acquire func(lock *PermitSemaphore) (*Permit, e
 	if err != nil {
 		return EntityPermit[K]{}, err
 	}
-	return EntityPermit[K]{permit, HeldPermit[K]{proof{&permit.own}, bridge.Of(&s.Entity).ID}}, nil
+	return EntityPermit[K]{permit, HeldPermit[K]{proof{CurrentLease((*locks.Permit)(permit).Current())}, bridge.Of(&s.Entity).ID}}, nil
 }

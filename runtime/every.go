@@ -2,11 +2,10 @@ package lockrt
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/election"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // A Schedule runs a function once in each interval, in the first process that asks. Run it in every replica. ShedLock
@@ -24,14 +23,7 @@ import (
 // An interval is missed if no process lived, Redis was away, the process died or the function failed. It does not begin
 // again: the next run finds it in its [Tick]. docs/details.md has recipes, and the effects of a server that loses its
 // data.
-type Schedule struct {
-	c        *Client
-	m        *Mutex
-	name     string
-	interval time.Duration
-	fn       func(ctx context.Context, t Tick) error
-	of       *election.Schedule // nil without a client
-}
+type Schedule locks.Schedule
 
 // A Tick is the interval of a run of a [Schedule], by the clock of the server.
 type Tick struct {
@@ -53,63 +45,15 @@ func (t Tick) Since() time.Time {
 // Every returns the schedule of that name, which is the key of its [Mutex]. The interval is at least 100ms, in whole milliseconds, and the
 // same in all processes. WithWatchdog says how long a process that died during a run keeps others from running. [WithFencing] is implied.
 func (c *Client) Every(name string, interval time.Duration, fn func(ctx context.Context, t Tick) error, opts ...LockOption) *Schedule {
-	s := &Schedule{c: c.made(), m: c.Mutex(name, append(slices.Clip(opts), WithFencing(), WithLinger(0))...), name: name, interval: interval, fn: fn}
-	if s.c != nil {
-		s.of = election.NewSchedule(c.elections(), name, interval, max(30*24*time.Hour, hundred(interval)), worker{s})
+	var run func(ctx context.Context, t election.Tick) error
+	if fn != nil {
+		run = func(ctx context.Context, t election.Tick) error { return fn(ctx, Tick(t)) }
 	}
-	return s
-}
-
-// hundred returns the time of a hundred intervals, within the range of a Duration.
-func hundred(interval time.Duration) time.Duration {
-	const most = 1<<63 - 1
-	if interval > most/100 {
-		return most
-	}
-	return 100 * interval
+	return (*Schedule)((*locks.Client)(c).Every(name, interval, run, optionsOf(opts)...))
 }
 
 // Run calls the function in each interval in which this process is the first, until ctx ends. Before that, it returns
 // only a permanent error: [ErrBadOption], a [KeyError], [ErrWrongType], [ErrClosed], or a refusal of Redis. The
 // function's context ends with ctx, and with [ErrLost] when another process may run. Its error goes to [Options.Logger]
 // and makes the interval missed.
-func (s *Schedule) Run(ctx context.Context) error {
-	if s == nil {
-		s = &Schedule{}
-	}
-	if err := s.check(ctx); err != nil {
-		return failedAt("every", s.name, err)
-	}
-	return failedAt("every", s.name, s.of.Run(ctx))
-}
-
-// A worker implements election.Worker.
-type worker struct{ s *Schedule }
-
-func (x worker) Work(ctx context.Context, t election.Tick) error { return x.s.fn(ctx, Tick(t)) }
-
-func (x worker) Lock(ctx context.Context, wait time.Duration) (election.Lease, error) {
-	alone := &strangerContext{Context: ctx}
-	lease, err := x.s.m.lock(alone, "every", []LockOption{WithWait(max(wait, minLease))})
-	alone.over.Store(true)
-	return soleLease{lease}, err
-}
-
-func (s *Schedule) check(ctx context.Context) error {
-	switch {
-	case s.c == nil:
-		return errNoClient
-	case ctx == nil:
-		return errNoContext
-	case s.fn == nil:
-		return errNoFunction
-	case s.interval < minLease:
-		return tooShort("interval", s.interval)
-	case s.interval%time.Millisecond != 0:
-		return fmt.Errorf("%w: an interval of %v is not of whole milliseconds", ErrBadOption, s.interval)
-	}
-	if _, err := s.c.configure(s.m.opts, nil); err != nil {
-		return err
-	}
-	return s.c.checkKey(s.name)
-}
+func (s *Schedule) Run(ctx context.Context) error { return (*locks.Schedule)(s).Run(ctx) }

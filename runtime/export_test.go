@@ -6,170 +6,154 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
-	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// Gates returns what makes gates, see gate_test.go, how many of them there are, and what closes them: no client knows them.
-func Gates(c *Client) (gate func(key string) Locker, size func() int, closes func()) {
-	all := newRegistry(c, newGateResource)
-	return func(key string) Locker { return gateLock{&all, key} }, all.size, all.close
-}
-
-// GateEnter is the script that locks a gate.
-var GateEnter = gateEnter
-
 // Resources returns how many keys the client keeps a resource for.
-func Resources(c *Client) int { return c.resources.size() + c.rws.size() }
+func Resources(c *Client) int { return locks.Resources((*locks.Client)(c)) }
 
 // Counters returns how many keys that count the client knows of.
-func Counters(c *Client) int { return c.semaphores.size() + c.permits.size() + c.latches.size() }
+func Counters(c *Client) int { return locks.Counters((*locks.Client)(c)) }
 
 // Fairs returns how many fair locks the client knows of.
-func Fairs(c *Client) int { return c.fairs.size() }
+func Fairs(c *Client) int { return locks.Fairs((*locks.Client)(c)) }
 
 // QuorumQueues returns for how many RedLocks goroutines of the client wait in the queue.
-func QuorumQueues(c *Client) int {
-	c.quorums.mu.Lock()
-	defer c.quorums.mu.Unlock()
-	return len(c.quorums.all)
-}
+func QuorumQueues(c *Client) int { return locks.QuorumQueues((*locks.Client)(c)) }
 
 // Longest returns the first pauses of a backoff, as long as they may be.
-func Longest(b Backoff, n int) []time.Duration {
-	var all []time.Duration
-	for i := range n {
-		all = append(all, b.longest(i+1))
-	}
-	return all
-}
-
-// Pause returns the pause after so many refusals.
-func Pause(b Backoff, refused int) time.Duration { return b.pause(refused) }
-
-// RedLockOf returns a RedLock whose parts are mutexes, of whatever servers.
-func RedLockOf(mutexes ...*Mutex) *RedLock { return newRedLock(mutexes) }
-
-// PermitLocker returns a Locker that takes a permit.
-func PermitLocker(s *PermitSemaphore) Locker { return permitLocker{s} }
-
-// MembersOf returns the members of a MultiLock in their order.
-func MembersOf(m *MultiLock) []Locker { return m.members }
+func Longest(b Backoff, n int) []time.Duration { return locks.Longest(locks.Backoff(b), n) }
 
 // SiteOf returns where the client has its keys, by which members of a MultiLock are told apart.
-func SiteOf(c *Client) string { return c.site() }
+func SiteOf(c *Client) string { return locks.SiteOf((*locks.Client)(c)) }
 
 // PartsOf returns how many parts a lease has by now.
-func PartsOf(l *Lease) int { return len(l.rare().composite.all()) }
+func PartsOf(l *Lease) int { return locks.PartsOf((*locks.Lease)(l)) }
 
 // Hears reports whether the subscription of the client is active.
-func Hears(c *Client) bool { return c.heard() }
+func Hears(c *Client) bool { return locks.Hears((*locks.Client)(c)) }
 
 // Subscribers returns how many tickets get messages.
-func Subscribers(c *Client) int {
-	return c.subscribers.Size()
-}
+func Subscribers(c *Client) int { return locks.Subscribers((*locks.Client)(c)) }
 
 // ContendedLately reports whether a key is remembered as contended that long after it was refused, and another one.
-func ContendedLately(after time.Duration) (key, other bool) {
-	var c engine.Contended
-	at := time.Now()
-	c.Note("k", at)
-	return c.Lately("k", at.Add(after)), c.Lately("other", at.Add(after))
-}
+func ContendedLately(after time.Duration) (key, other bool) { return locks.ContendedLately(after) }
 
 // BeginStart has Redisson's waiters have a start for a key, for which c does not ask that long; foreign says that one of them
 // had it a moment ago.
 func BeginStart(c *Client, key string, lasts time.Duration, foreign bool) {
-	if foreign {
-		c.starts.Refused(key, true, time.Now())
-	}
-	heard, _ := c.net.Heard(protocol.LockChannel(key))
-	c.starts.Begin(key, lasts, heard)
+	locks.BeginStart((*locks.Client)(c), key, lasts, foreign)
 }
 
 // StartLeft returns for how long a start for a key lasts from now on, and whether c remembers one, which may be over.
 func StartLeft(c *Client, key string) (left time.Duration, known bool) {
-	_, known = c.starts.Last(key)
-	return c.starts.Left(key), known
+	return locks.StartLeft((*locks.Client)(c), key)
 }
 
 // PassLimit returns how long the grant of a mutex may circulate in a process before the process asks Redis for waiters.
-func PassLimit(l *Lease) time.Duration { return l.grant.(*grant).passLimit() }
-
-// SlotOf returns the slot of a key in a cluster.
-func SlotOf(key string) uint16 { return protocol.Slot(key) }
+func PassLimit(l *Lease) time.Duration { return locks.PassLimit((*locks.Lease)(l)) }
 
 // Redirects returns how many servers have taken over of which rueidis may not know.
-func Redirects(c *Client) int { return c.net.Redirects() }
+func Redirects(c *Client) int { return locks.Redirects((*locks.Client)(c)) }
 
 // Direct reports whether there is a connection for a lone caller, which no caller uses.
-func Direct(c *Client) bool { return c.net.Idle() }
+func Direct(c *Client) bool { return locks.Direct((*locks.Client)(c)) }
 
 // Asks calls send for a call that waits for an answer in time.
 func Asks(ctx context.Context, c *Client, send func() error) error {
-	return transport.Within(present(ctx), c.net, send)
+	return locks.Asks(ctx, (*locks.Client)(c), send)
 }
 
 // RestSoon has c close connections soon that nothing uses, but the two that it has at rest. Call it before its first request.
-func RestSoon(c *Client) { c.net.Rest(500*time.Millisecond, 500*time.Millisecond) }
+func RestSoon(c *Client) { locks.RestSoon((*locks.Client)(c)) }
 
 // AtEnd has f called by who ends a lease of c that is made from now on, before anybody else can have the key.
-func AtEnd(c *Client, f func(key string)) { c.atEnd = f }
+func AtEnd(c *Client, f func(key string)) { locks.AtEnd((*locks.Client)(c), f) }
 
 // SpreadBy has c subscribe again after a random part of d, while it is at rest. Call it before any other method of c.
-func SpreadBy(c *Client, d time.Duration) { c.spread = d }
+func SpreadBy(c *Client, d time.Duration) { locks.SpreadBy((*locks.Client)(c), d) }
 
 // AtRest reports whether c needs no messages at present.
-func AtRest(c *Client) bool { return user{c}.Resting(protocol.ProcessChannel(c.wire.UUID)) > 0 }
+func AtRest(c *Client) bool { return locks.AtRest((*locks.Client)(c)) }
 
 // Parked returns how many calls for a mutex of c have nothing to do until an event comes: they have no lease, are in the wait queue of
 // Redis, and have read the answer that says so.
-func Parked(c *Client, key string) (n int) {
-	for _, r := range c.resources.some(key) {
-		r.mu.Lock()
-		r.Queue.Each(func(w *waiter) {
-			if w.For.lease == nil && w.Events.Empty() && r.ticket != nil && r.ticket.Standing && r.ticket.State == engine.TicketQueued {
-				n++
-			}
-		})
-		r.mu.Unlock()
-	}
-	return n
-}
+func Parked(c *Client, key string) (n int) { return locks.Parked((*locks.Client)(c), key) }
 
 // LingerFor has the mutexes of c linger for d, which may be longer than an option can say.
-func LingerFor(c *Client, d time.Duration) { c.opts.Linger = d }
+func LingerFor(c *Client, d time.Duration) { locks.LingerFor((*locks.Client)(c), d) }
+
+// Known returns the start of the last interval that s knows to have begun.
+func Known(s *Schedule) time.Time { return locks.Known((*locks.Schedule)(s)) }
+
+// ConnOf returns what the client sends its commands through.
+func ConnOf(c *Client) rueidis.Client { return locks.ConnOf((*locks.Client)(c)) }
+
+// LooksForTraces returns whether the client has asked for the traces of the holders of a key, or of any for "", and whether an answer is
+// there.
+func LooksForTraces(c *Client, key string) (asked, answered bool) {
+	return locks.LooksForTraces((*locks.Client)(c), key)
+}
+
+// OpenQuestions returns how many questions of the client to other processes are not answered.
+func OpenQuestions(c *Client) int { return locks.OpenQuestions((*locks.Client)(c)) }
+
+// KnowsHolder reports whether a look for deadlocks of the client has found a holder of a key in another process.
+func KnowsHolder(c *Client, key string) bool { return locks.KnowsHolder((*locks.Client)(c), key) }
+
+// Pause returns the pause after so many refusals.
+func Pause(b Backoff, refused int) time.Duration { return locks.Backoff(b).Pause(refused) }
+
+// PermitLocker returns a Locker that takes a permit.
+func PermitLocker(s *PermitSemaphore) Locker { return permitLocker{s} }
+
+// RedLockOf returns a RedLock whose parts are mutexes, of whatever servers.
+func RedLockOf(mutexes ...*Mutex) *RedLock {
+	all := make([]*locks.Mutex, len(mutexes))
+	for i, m := range mutexes {
+		all[i] = (*locks.Mutex)(m)
+	}
+	return (*RedLock)(locks.RedLockOf(all...))
+}
+
+// MembersOf returns the members of a MultiLock in their order.
+func MembersOf(m *MultiLock) []Locker {
+	var all []Locker
+	for _, member := range locks.MembersOf((*locks.MultiLock)(m)) {
+		switch l := member.(type) {
+		case *locks.Mutex:
+			all = append(all, (*Mutex)(l))
+		case *locks.FairMutex:
+			all = append(all, (*FairMutex)(l))
+		case *locks.RWMutex:
+			all = append(all, (*RWMutex)(l))
+		case locks.ReadLocker:
+			all = append(all, rLocker{(*RWMutex)(l.M)})
+		case locks.PermitLocker:
+			all = append(all, permitLocker{(*PermitSemaphore)(l.PermitSemaphore)})
+		case *locks.RedLock:
+			all = append(all, (*RedLock)(l))
+		case foreign:
+			all = append(all, l.of)
+		case foreignInspected:
+			all = append(all, l.of)
+		default:
+			panic("a member of another kind")
+		}
+	}
+	return all
+}
 
 // AtRate has the clock by which a process waits for the next interval of s go at another rate.
 func AtRate(s *Schedule, rate float64) *Schedule {
-	s.of.Rate = rate
-	return s
+	return (*Schedule)(locks.AtRate((*locks.Schedule)(s), rate))
 }
 
-// Known returns the start of the last interval that s knows to have begun.
-func Known(s *Schedule) time.Time {
-	return s.of.Known()
-}
-
-// ConnOf returns what the client sends its commands through.
-func ConnOf(c *Client) rueidis.Client { return c.rc }
+// SlotOf returns the slot of a key in a cluster.
+func SlotOf(key string) uint16 { return protocol.Slot(key) }
 
 // DoUnder is Do of any Locker.
 func DoUnder(ctx context.Context, lock Locker, fn func(ctx context.Context, lease *Lease) error, opts ...LockOption) error {
 	return do(ctx, lock, fn, opts)
 }
-
-// LooksForTraces returns whether the client has asked for the traces of the holders of a key, or of any for "", and whether an answer is
-// there.
-func LooksForTraces(c *Client, key string) (asked, answered bool) {
-	all, known := c.fleet.Inquiries(key)
-	return all > 0, known > 0
-}
-
-// OpenQuestions returns how many questions of the client to other processes are not answered.
-func OpenQuestions(c *Client) int { return c.fleet.Asking() }
-
-// KnowsHolder reports whether a look for deadlocks of the client has found a holder of a key in another process.
-func KnowsHolder(c *Client, key string) bool { return c.fleet.LastHolder(KindMutex, key) != nil }

@@ -2,8 +2,8 @@ package lockrt
 
 import (
 	"context"
-	"slices"
-	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // A FairMutex is a [Mutex] that Redis grants strictly in the order of the requests, of all goroutines and Java threads.
@@ -14,30 +14,26 @@ import (
 // process one more. A dead waiting process delays the waiters behind it for two seconds when it is next, a dead Java program for
 // [Options.FairWait] at most. The Client sends a request without an answer again after 250ms, over another connection.
 // docs/details.md has the exact rules.
-type FairMutex struct {
-	c    *Client
-	key  string
-	opts []LockOption
-}
+type FairMutex locks.FairMutex
 
 // FairMutex returns the fair mutex named key. Redisson's getFairLock.
 func (c *Client) FairMutex(key string, opts ...LockOption) *FairMutex {
-	return &FairMutex{c: c.made(), key: key, opts: opts}
+	return (*FairMutex)((*locks.Client)(c).FairMutex(key, optionsOf(opts)...))
 }
 
-var _ Locker = (*FairMutex)(nil)
-
 // Key returns the name of the mutex, its key in Redis.
-func (m *FairMutex) Key() string { return orZero(m).key }
+func (m *FairMutex) Key() string { return (*locks.FairMutex)(m).Key() }
 
 // Lock waits for the key. Redisson's lock and tryLock(waitTime, ...).
 func (m *FairMutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "lock", opts)
+	lease, err := (*locks.FairMutex)(m).Lock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // TryLock tries once, without entering the queue; it fails if there is a holder or a waiter. Redisson's tryLock.
 func (m *FairMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try lock", append(slices.Clip(opts), once))
+	lease, err := (*locks.FairMutex)(m).TryLock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // Do is [Mutex.Do].
@@ -46,56 +42,11 @@ func (m *FairMutex) Do(ctx context.Context, fn func(ctx context.Context, lease *
 }
 
 // ForceUnlock is [Mutex.ForceUnlock]. The next waiter has the key.
-func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) { return orZero(m).force(ctx) }
-
-// force takes the key from its holder, or from owners alone if there are any.
-func (m *FairMutex) force(ctx context.Context, owners ...string) (bool, error) {
-	const op = "force unlock"
-	return inside(&orZero(m.c).fairs, op, m.key, func(r *fairResource) (bool, error) {
-		return r.force(ctx, op, r.lock.ForceUnlock(time.Now(), owners...), r.held())
-	})
+func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) {
+	return (*locks.FairMutex)(m).ForceUnlock(ctx)
 }
 
 // Inspect asks Redis for the holder of the key and the number of waiters. Redisson's isLocked.
 func (m *FairMutex) Inspect(ctx context.Context) (Standing, error) {
-	m = orZero(m)
-	return inside(&orZero(m.c).fairs, "inspect", m.key, func(r *fairResource) (Standing, error) {
-		s, err := r.inspect(ctx, r.lock.Inspect())
-		if s.Ours {
-			s.Waiting = max(0, s.Waiting-r.served())
-		}
-		return s, err
-	})
-}
-
-// lock is the common part of all ways to lock.
-func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
-	m, ctx = orZero(m), present(ctx)
-	a := attempt{c: m.c, op: op, kind: kindFair, key: m.key}
-	a.begin(ctx, m.opts, opts)
-	lease, err := m.take(ctx, a.cfg, a.err, a.waits)
-	return a.granted(lease, err)
-}
-
-// take waits for the key with the options of cfg; with an err it fails.
-func (m *FairMutex) take(ctx context.Context, cfg lockConfig, err error, waiting func()) (*Lease, error) {
-	if err = m.c.ready(ctx, kindFair, m.key, err); err != nil {
-		return nil, err
-	}
-	l := newLease(m.c, kindFair, m.key, ctx)
-	l.label = cfg.label
-	for outer := leaseFrom(ctx, m.c, m.key); outer != nil; outer = leaseFrom(outer.parent, m.c, m.key) {
-		if outer.kind() == kindFair && outer.grant.reenter(outer, l) {
-			return l.entered(ctx, cfg)
-		}
-	}
-	r, err := m.c.fairs.enter(m.key, false)
-	if err != nil {
-		return nil, err
-	}
-	defer r.exit()
-	if r.reenterBy(l) {
-		return l.entered(ctx, cfg)
-	}
-	return m.c.contend(ctx, r, newWaiter(ctx, l, cfg), cfg, waiting)
+	return (*locks.FairMutex)(m).Inspect(ctx)
 }

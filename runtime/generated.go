@@ -4,31 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
-	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
-	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // Functions that package gen needs for generated code and that programs do not call.
 var _ = bridge.Lend(bridge.Functions{
-	Renews: func(c *Client, opts []LockOption) (bool, error) {
-		cfg, err := c.configure(opts, nil)
-		return cfg.Renew, err
-	},
-	Label:        func(name, template string) LockOption { return labelOption{engine.NewLabel(name, template)} },
-	Profiles:     func(c *Client) bool { return c.opts.ProfileLabels },
+	Renews:       func(c *Client, opts []LockOption) (bool, error) { return (*locks.Client)(c).Renews(optionsOf(opts)) },
+	Label:        func(name, template string) LockOption { return locks.Label(name, template) },
+	Profiles:     func(c *Client) bool { return (*locks.Client)(c).Profiles() },
 	PermitLocker: func(s *PermitSemaphore) Locker { return permitLocker{s} },
-	GiveBack:     giveBackAfter,
-	Unreported:   unreported,
-	Warn: func(l *Lease, name string, err error) {
-		l.client.opts.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "kind", l.kind(), "key", l.key, "name", name, "owner", l.ownerName(), "error", err)
+	GiveBack: func(leases []*Lease, least time.Duration, keep bool) error {
+		all := make([]*locks.Lease, len(leases))
+		for i, l := range leases {
+			all[i] = (*locks.Lease)(l)
+		}
+		return locks.GiveBack(all, least, keep)
 	},
-	Ended:     ended,
-	Profiled:  profiled,
+	Unreported: func(ctx context.Context, c *Client, name, template string, err error) {
+		(*locks.Client)(c).Unreported(ctx, name, template, err)
+	},
+	Warn:      func(l *Lease, name string, err error) { (*locks.Lease)(l).Warn(name, err) },
+	Ended:     failure.Ended,
+	Profiled:  locks.Profiled,
 	AfterLoss: failure.AfterLoss,
 	Explain:   explain,
 })
@@ -41,75 +42,6 @@ func explain(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// unreported reports to [Options.Logger] and [Hooks.Unreported] the error that the method name
-// cannot return.
-func unreported(ctx context.Context, c *Client, name, template string, err error) {
-	if c.made() == nil {
-		return
-	}
-	c.opts.Logger.ErrorContext(ctx, "lockgen: a method that returns no error could not take or keep its lock", "name", name, "error", err)
-	if hook := c.opts.Hooks.Unreported; hook != nil {
-		hook(ctx, UnreportedEvent{Name: name, Template: template, Err: err})
-	}
-}
-
-// giveBackAfter ends leases in the reverse order, all of them even after an error. Keys of mutexes stay locked until
-// they were held for least, and with keep until their leases end.
-func giveBackAfter(leases []*Lease, least time.Duration, keep bool) (err error) {
-	if !keep && least == 0 {
-		return release(leases)
-	}
-	free := make([]*Lease, 0, len(leases)) // at once
-	for _, l := range slices.Backward(leases) {
-		rest := least - monotonic.Since(l.began)
-		switch {
-		case keep:
-			err = failure.Join(err, l.keep(forever))
-		case rest > 0:
-			err = failure.Join(err, l.keep(rest))
-		default:
-			free = append(free, l)
-		}
-	}
-	slices.Reverse(free)
-	return failure.Join(err, release(free))
-}
-
-// forever, as the time for which a key stays locked, means until its lease ends.
-const forever time.Duration = -1
-
-// keep ends l for its holder and leaves the key locked for d more. A renewed key is released then,
-// or expires if the process has ended before. A key without renewal is released then, or expires if
-// d is forever. keep fails like Unlock, and then the key may be free before.
-func (l *Lease) keep(d time.Duration) error {
-	g, _, ok := mutexGrant(l.grant)
-	if !ok || l.Err() != nil || d == forever && l.guard.Renew { // a RedLock has no guard
-		return l.Unlock(l.Context()) // a re-entered lease is renewed for as long as the outer one
-	}
-	var err error
-	if d != forever && l.guard.Ends().Before(time.Now().Add(d)) {
-		// The process can end before d is over.
-		if err = l.Extend(context.Background(), max(d, minLease)); errors.Is(err, ErrLost) {
-			return failure.Join(err, l.Unlock(l.Context()))
-		}
-	}
-	g.keep(l)
-	l.report()
-	if d == forever {
-		return err
-	}
-	c := l.client
-	c.spawn(func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-c.closing:
-			return
-		}
-		if err := l.Unlock(l.Context()); err != nil {
-			c.opts.Logger.Warn("lockgen: a key that was to stay locked for a while could not be given back", "kind", l.kind(), "key", l.key, "name", l.label.Name(), "owner", l.ownerName(), "error", err)
-		}
-	})
-	return err
-}
+// A Key is a whole key as it is in Redis: the unescaped result of a key function of an annotation. Different things
+// must have different keys.
+type Key string

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // An EntityLease is a [Lease] and, as H, the proof that it is held.
@@ -38,7 +40,7 @@ type Held[K any] struct {
 func (h Held[K]) ID() K { return h.id }
 
 // Token is [Lease.Token].
-func (h Held[K]) Token() int64 { return h.t.Token() }
+func (h Held[K]) Token() int64 { return h.of.Token() }
 
 // HeldShared proves that the lock of one entity is held for reading.
 type HeldShared[K any] struct {
@@ -71,24 +73,27 @@ type HeldMulti[K any] struct {
 func (h HeldMulti[K]) Each() []Held[K] { return append([]Held[K](nil), h.each...) }
 
 // A proof is the common part of all proofs.
-type proof struct{ t *Lease }
+type proof struct{ of CurrentLease }
+
+// proofOf returns the proof that l is held.
+func proofOf(l *Lease) proof { return proof{CurrentLease((*locks.Lease)(l).Current())} }
 
 // errNoProof is the error of the zero values.
 var errNoProof = fmt.Errorf("lockgen: %w: a zero proof proves no lock", ErrReleased)
 
 // Key returns the key in Redis; for several entities all keys.
-func (p proof) Key() string { return p.t.Key() }
+func (p proof) Key() string { return p.of.Key() }
 
 // Err is [Lease.Err]. For the zero value it matches [ErrReleased].
 func (p proof) Err() error {
-	if p.t == nil {
+	if p.of == (CurrentLease{}) {
 		return errNoProof
 	}
-	return p.t.Err()
+	return p.of.Err()
 }
 
 // Context is [Lease.Context]. For the zero value it has ended.
-func (p proof) Context() context.Context { return p.t.Context() }
+func (p proof) Context() context.Context { return locks.CurrentLease(p.of).Context() }
 
 // Until is [Lease.Until].
-func (p proof) Until() time.Time { return p.t.Until() }
+func (p proof) Until() time.Time { return p.of.Until() }

@@ -17,10 +17,12 @@ import (
 
 // layers are the packages that users link, from the bottom to the top. Each imports only packages of the layers below its own.
 var layers = [][]string{
-	{"scripts", "runtime/observe", "runtime/internal/bridge", "runtime/internal/failure", "runtime/internal/force", "runtime/internal/late", "runtime/internal/monotonic", "runtime/internal/trace"},
+	{"scripts", "runtime/internal/bridge", "runtime/internal/failure", "runtime/internal/force", "runtime/internal/late", "runtime/internal/monotonic", "runtime/internal/trace"},
+	{"runtime/observe"},
 	{"runtime/internal/deadlock", "runtime/internal/hooks", "runtime/internal/hub", "runtime/internal/protocol", "runtime/internal/quorum", "runtime/internal/watchdog"},
 	{"runtime/internal/engine", "runtime/internal/fleet", "runtime/internal/transport"},
 	{"runtime/internal/connect", "runtime/internal/counting", "runtime/internal/election", "runtime/internal/withdrawal"},
+	{"runtime/internal/locks"},
 	{"runtime"},
 	{"runtime/gen"},
 }

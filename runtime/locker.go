@@ -11,5 +11,3 @@ type Locker interface {
 	// [MultiLock].
 	Key() string
 }
-
-var _ Locker = (*Mutex)(nil)

@@ -2,11 +2,9 @@ package lockrt
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"time"
+	"reflect"
 
-	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // A MultiLock locks several Lockers as one: all or none. They may be of different kinds, Clients and servers. Redisson's RMultiLock.
@@ -16,88 +14,24 @@ import (
 // Neighbouring mutexes of one Client take one round trip together. The lease ends with the first loss of a member, see
 // [Lease.Parts]. Each part has its own token. [Hooks] report one call and one lease, to the first Client; [Stats]
 // counts the parts.
-type MultiLock struct {
-	members []Locker      // in the order of their keys
-	c       *Client       // the client that calls the hooks; nil if all members are of other packages
-	opts    []LockOption  // the options of the member of that Client
-	keys    []string      // of the members
-	key     string        // all of them
-	wait    time.Duration // the shortest wait of the members, or UntilDone
-	err     error         // why they cannot be locked
-}
-
-var _ Locker = (*MultiLock)(nil)
+type MultiLock locks.MultiLock
 
 // Key returns the keys of the members, in order, separated by commas.
-func (m *MultiLock) Key() string { return orZero(m).key }
+func (m *MultiLock) Key() string { return (*locks.MultiLock)(m).Key() }
 
 // Lock waits for all members; opts apply to each, the wait to all together. Without WithWait the shortest wait of the
 // members counts. The error is that of the member that failed. The call releases the other members, after 100ms in the
 // background. With [WithLease] the whole lasts for that time from the last grant; [WithMaxHold] counts from the
 // grant of each member.
 func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	switch {
-	case m != nil && m.err != nil:
-		return nil, m.err
-	case m == nil || len(m.members) == 0:
-		return nil, &Error{Op: "lock", Key: m.Key(), Err: errNoLock}
-	}
-	ctx = present(ctx)
-	a := attempt{c: m.c, op: "lock", kind: kindMulti, key: m.key, parts: m.keys}
-	a.cfg.label = labelOf(m.opts, opts)
-	a.starts(ctx)
-	whole, err := m.take(ctx, opts, a.waitsFor)
-	if err != nil {
-		addHolder(a.blocked, err)
-		a.ends(AcquireEvent{Err: err})
-		return nil, err
-	}
-	whole.label = a.cfg.label
-	a.hands(&whole.leaseCore, 0)
-	return whole, nil
-}
-
-// take locks all members, and tries again when one of them was lost meanwhile.
-func (m *MultiLock) take(ctx context.Context, opts []LockOption, waiting waitingPart) (*Lease, error) {
-	start := now()
-	wait, said, err := budget(opts)
-	switch {
-	case err != nil:
-		return nil, &Error{Op: "lock", Key: m.key, Err: err}
-	case !said:
-		wait = m.wait
-	}
-	if err := m.check(opts); err != nil {
-		return nil, err
-	}
-	for tr := m.tracer(); ; {
-		if ctx.Err() != nil {
-			return nil, &Error{Op: "lock", Key: m.key, Err: ended(ctx)}
-		}
-		tr.Begins(m.keys)
-		parts, last, err := m.all(ctx, tr, append(slices.Clip(opts), asPart(waiting)), wait, start)
-		if err == nil {
-			whole := newLease(parts[0].client, kindMulti, m.key, last.Context())
-			tr.Takes(&whole.leaseCore)
-			compose(whole, len(parts), parts)
-			return whole, nil
-		}
-		tr.Says(trace.Ends)
-		if err == errYielded { //nolint:errorlint // this very one
-			continue
-		}
-		again := wait == UntilDone || time.Since(start) < wait
-		lossless := !slices.ContainsFunc(parts, func(part *Lease) bool { return errors.Is(part.Err(), ErrLost) })
-		undo(ctx, parts)
-		if lossless || !again || ctx.Err() != nil {
-			return nil, err
-		}
-	}
+	lease, err := (*locks.MultiLock)(m).Lock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // TryLock tries once, all members. Redisson's tryLock.
 func (m *MultiLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.Lock(ctx, append(slices.Clip(opts), once)...)
+	lease, err := (*locks.MultiLock)(m).TryLock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // Do is [Mutex.Do].
@@ -105,85 +39,73 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context, lease *
 	return do(ctx, m, fn, opts)
 }
 
-// asPart makes a call a part of another one, whose hooks are called in its place, also when it has to wait.
-func asPart(waiting waitingPart) LockOption {
-	return lockOption(func(c *lockConfig) { c.part = waiting })
+// Inspect returns the Inspect of each member, in the order of locking, not at one moment. If some fail, it returns an error and the other
+// answers.
+func (m *MultiLock) Inspect(ctx context.Context) ([]MemberStanding, error) {
+	return (*locks.MultiLock)(m).Inspect(ctx)
 }
 
-// all locks the members in order, each under the context of the one before: so the last context ends with the first
-// loss, and locking any of the keys under it enters again. It returns the leases and the one with the last context.
-// After an error it returns the leases that it has, which the caller has to release; with the error errYielded the
-// caller may try again.
-func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []LockOption, wait time.Duration, start time.Time) (parts []*Lease, last *Lease, err error) {
-	under := ctx
-	add := func(more ...*Lease) {
-		if parts = append(parts, more...); len(more) > 0 {
-			last = more[len(more)-1]
-			under = last.Context()
-		}
+// NewMultiLock returns the lock of all lockers. The members of a MultiLock among them take its place; the same lock of
+// the same Client and options counts once. No lockers, a nil one, and two different locks of one key of one Client,
+// such as reading and writing, are [ErrBadOption]. Members with the same key are ordered by the addresses and databases
+// of their servers, which must be the same in all processes: see docs/details.md.
+func NewMultiLock(lockers ...Locker) *MultiLock {
+	members := make([]locks.Locker, len(lockers))
+	for i, l := range lockers {
+		members[i] = memberOf(l)
 	}
-	left := func() LockOption {
-		if wait == UntilDone {
-			return WithWait(UntilDone)
-		}
-		return WithWait(max(0, wait-time.Since(start)))
-	}
-	waited := 0 // number of waits for members behind others
-	for len(parts) < len(m.members) {
-		rest := m.members[len(parts):]
-		if mutexes := neighbours(rest); len(mutexes) > 1 {
-			tr.Asks(trace.Tries, len(parts), len(mutexes))
-			got, again, err := tryTogether(ctx, under, tr, mutexes, wait, opts)
-			add(got...)
-			switch {
-			case err == nil:
-				continue
-			case ctx.Err() != nil:
-				return parts, nil, endedAt(ctx, m.key, err) // even if another error came first
-			case !again || wait == 0:
-				return parts, nil, err
-			}
-			rest = m.members[len(parts):]
-			waited = len(parts)
-		} else if len(parts) > 0 {
-			waited = len(parts)
-		}
-		more := opts
-		if wait != UntilDone {
-			more = append(slices.Clip(opts), left())
-		}
-		tr.Asks(trace.Stands, len(parts), 1)
-		part, err := m.behind(under, rest[0], len(parts), more)
-		switch {
-		case errors.Is(err, errYielded):
-			return m.yield(ctx, tr, parts, opts, left)
-		case err != nil:
-			tracesPart(tr, 0, nil)
-			return parts, nil, err
-		}
-		tracesPart(tr, 0, part)
-		add(part)
-	}
-	return parts, last, lengthen(ctx, parts[:waited])
+	return (*MultiLock)(locks.NewMultiLock(members...))
 }
 
-// lengthen extends leases of fixed length, which have to last as long as others that were granted later. It fails if
-// one of them is lost, and leaves one that it cannot extend as it is: the whole lease knows until when it is trusted.
-func lengthen(ctx context.Context, parts []*Lease) error {
-	var fixed []*Lease
-	for _, part := range parts {
-		if part.guard != nil && !part.guard.Renew {
-			fixed = append(fixed, part)
-		}
+// memberOf returns l as a member of a MultiLock, or nil.
+func memberOf(l Locker) locks.Locker {
+	switch l := l.(type) {
+	case *Mutex:
+		return (*locks.Mutex)(l)
+	case *FairMutex:
+		return (*locks.FairMutex)(l)
+	case *RWMutex:
+		return (*locks.RWMutex)(l)
+	case rLocker:
+		return locks.ReadLocker{M: (*locks.RWMutex)(l.m)}
+	case permitLocker:
+		return locks.PermitLocker{PermitSemaphore: (*locks.PermitSemaphore)(l.PermitSemaphore)}
+	case *RedLock:
+		return (*locks.RedLock)(l)
+	case *MultiLock:
+		return (*locks.MultiLock)(l)
 	}
-	if len(fixed) == 0 {
+	if v := reflect.ValueOf(l); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil
 	}
-	_, err := most(fixed, len(fixed), func(part *Lease) (struct{}, error) {
-		return struct{}{}, part.Extend(ctx, part.guard.TTL)
-	})
-	if errors.Is(err, ErrLost) {
-		return err
+	if shows, ok := l.(inspected); ok {
+		return foreignInspected{foreign{l}, shows}
 	}
-	return nil
+	return foreign{l}
+}
+
+// A foreign is a Locker of another package.
+type foreign struct{ of Locker }
+
+func (f foreign) Key() string { return f.of.Key() }
+
+func (f foreign) Lock(ctx context.Context, opts ...locks.LockOption) (*locks.Lease, error) {
+	lease, err := f.of.Lock(ctx, optionsFrom(opts)...)
+	return (*locks.Lease)(lease), err
+}
+
+func (f foreign) TryLock(ctx context.Context, opts ...locks.LockOption) (*locks.Lease, error) {
+	lease, err := f.of.TryLock(ctx, optionsFrom(opts)...)
+	return (*locks.Lease)(lease), err
+}
+
+// An inspected lock tells its state in Redis.
+type inspected interface {
+	Inspect(ctx context.Context) (Standing, error)
+}
+
+// A foreignInspected is a foreign that tells its state.
+type foreignInspected struct {
+	foreign
+	inspected
 }

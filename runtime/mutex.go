@@ -2,9 +2,8 @@ package lockrt
 
 import (
 	"context"
-	"slices"
 
-	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // A Mutex has one holder at a time, among this process and all others, Java programs with Redisson included. Redisson's
@@ -13,24 +12,22 @@ import (
 // Goroutines of one process are served in the order of their calls, [Options.Cohort] at most in a row while other processes wait, and
 // processes in the order in which they began to wait. Java programs race for the key every other time it is released, with a head start of 5ms,
 // which doubles up to 50ms each time they are too slow.
-type Mutex struct {
-	c    *Client
-	key  string
-	opts []LockOption
-}
+type Mutex locks.Mutex
 
 // Key returns the name of the mutex, its key in Redis.
-func (m *Mutex) Key() string { return orZero(m).key }
+func (m *Mutex) Key() string { return (*locks.Mutex)(m).Key() }
 
 // Lock waits for the key. Redisson's lock and tryLock(waitTime, ...).
 func (m *Mutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "lock", opts)
+	lease, err := (*locks.Mutex)(m).Lock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // TryLock tries once. It is refused without a round trip if this process holds the key, or waits for it and Redis has just refused it.
 // Redisson's tryLock.
 func (m *Mutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try lock", append(slices.Clip(opts), once))
+	lease, err := (*locks.Mutex)(m).TryLock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // Do locks, calls fn with the lease's context and unlocks, also if fn panics. Its error joins that of fn, the loss of the lease, also if fn
@@ -41,100 +38,14 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, lease *Leas
 }
 
 // ForceUnlock takes the key from its holder, whose lease is lost at once, and reports whether there was one. Redisson's forceUnlock.
-func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return orZero(m).force(ctx) }
-
-// force takes the key from its holder, or from owners alone if there are any.
-func (m *Mutex) force(ctx context.Context, owners ...string) (bool, error) {
-	const op = "force unlock"
-	return inside(&orZero(m.c).resources, op, m.key, func(r *resource) (bool, error) {
-		return r.force(ctx, op, m.c.wire.ForceUnlock(m.key, owners...), r.held())
-	})
+func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) {
+	return (*locks.Mutex)(m).ForceUnlock(ctx)
 }
 
-// lock is the common part of all ways to lock.
-func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
-	m, ctx = orZero(m), present(ctx)
-	if x, ok := ctx.(*leaseContext); ok && len(opts) == 0 && len(m.opts) == 0 {
-		if l := m.again(x); l != nil {
-			return l, nil
-		}
-	}
-	a := attempt{c: m.c, op: op, kind: kindMutex, key: m.key}
-	a.begin(ctx, m.opts, opts)
-	lease, err := m.take(ctx, a.cfg, a.err, a.waits)
-	return a.granted(lease, err)
-}
+// Inspect asks Redis for the holder of the key and the number of waiters. Redisson's isLocked.
+func (m *Mutex) Inspect(ctx context.Context) (Standing, error) { return (*locks.Mutex)(m).Inspect(ctx) }
 
-// again enters again if ctx is the context of a lease of this very key, nothing has ended and there is no hook: the
-// short way to what approach does for every context under a lease. Else it returns nil.
-func (m *Mutex) again(ctx *leaseContext) *Lease {
-	outer, at := (*Lease)(ctx), monotonic.Now()
-	if outer.kind() != kindMutex || outer.client != m.c || outer.key != m.key || m.c.observed {
-		return nil
-	}
-	if !outer.guard.TrustedAt(at) || outer.parent.Err() != nil {
-		return nil
-	}
-	l := new(Lease)
-	l.ownedBy(outer.rare().owner)
-	l.prepare(m.c, kindMutex, m.key, ctx)
-	l.began = at
-	if !outer.grant.reenter(outer, l) {
-		return nil
-	}
-	m.c.counts.called(kindMutex, nil)
-	return l
-}
-
-// acquire is a call without hooks.
-func (m *Mutex) acquire(ctx context.Context, opts []LockOption) (*Lease, error) {
-	cfg, err := m.c.configure(m.opts, opts)
-	return m.take(ctx, cfg, err, nil)
-}
-
-// take waits for the key with the options of cfg; with an err it fails.
-func (m *Mutex) take(ctx context.Context, cfg lockConfig, err error, waiting func()) (*Lease, error) {
-	if ctx.Err() != nil {
-		return nil, ended(ctx)
-	}
-	if err != nil {
-		return nil, err
-	}
-	r, l, err := m.approach(ctx, cfg)
-	if r == nil {
-		return l, err
-	}
-	w := newWaiter(ctx, l, cfg)
-	w.Patient = m.c.net.Prompt() && cfg.wait == UntilDone && ctx.Done() == nil
-	defer r.exit()
-	return m.c.contend(ctx, r, w, cfg, waiting)
-}
-
-// approach returns what a call under ctx contends for: a lease that has no grant yet, at a resource that the caller
-// leaves. Without a resource there is no need, since the lease entered again, or there is an error.
-func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease, error) {
-	if err := m.c.checkKey(m.key); err != nil {
-		return nil, nil, err
-	}
-	l := newLease(m.c, kindMutex, m.key, ctx)
-	l.label = cfg.label
-	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.grant.reenter(outer, l) {
-		l, err := l.entered(ctx, cfg)
-		return nil, l, err
-	}
-	if cfg.linger > 0 && l.rare().owner == nil {
-		if r, ok := m.c.resources.known(m.key); ok && r.takeLingering(l, &cfg) {
-			return nil, l, nil
-		}
-	}
-	r, err := m.c.resources.enter(m.key, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	if r.reenterBy(l) {
-		r.exit()
-		l, err = l.entered(ctx, cfg)
-		return nil, l, err
-	}
-	return r, l, nil
+// Mutex returns the mutex named key. Redisson's getLock.
+func (c *Client) Mutex(key string, opts ...LockOption) *Mutex {
+	return (*Mutex)((*locks.Client)(c).Mutex(key, optionsOf(opts)...))
 }

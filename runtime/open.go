@@ -5,8 +5,7 @@ import (
 	"fmt"
 
 	"github.com/lockgen/lockgen/runtime/internal/connect"
-	"github.com/lockgen/lockgen/runtime/internal/fleet"
-	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // Open returns a Client with connections of its own, which [Client.Close] closes. The url is redis://user:password@host:port/db, rediss://
@@ -29,32 +28,5 @@ func Open(ctx context.Context, url string, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClient(conn, opts), nil
-}
-
-// PubSub selects the channels on which the programs that share a cluster announce releases: plain ones reach every
-// server, sharded ones, of Redis and Valkey from 7.0 on, stay with the servers of one slot. It must be the same in all
-// programs, and Java's shardedSubscriptionMode. A program on the wrong kind still gets every lock, but only when its timers end.
-type PubSub int
-
-const (
-	// PubSubAuto is sharded if the servers have it, as Redisson does by default from 3.28.0 on. [New] asks, within [Options.OpTimeout].
-	PubSubAuto PubSub = iota
-	// PubSubSharded is Redisson's ON.
-	PubSubSharded
-	// PubSubPlain is Redisson's OFF, and its behaviour before 3.22.0.
-	PubSubPlain
-	// PubSubBoth uses both kinds, for as long as not all programs use the same.
-	PubSubBoth
-)
-
-// ofConnections returns those of the options that connections depend on.
-func (o Options) ofConnections() connect.Options {
-	channels := map[PubSub]*transport.Channels{
-		PubSubSharded: new(transport.ShardedChannels), PubSubPlain: new(transport.PlainChannels), PubSubBoth: new(transport.BothChannels),
-	}
-	return connect.Options{
-		TLS: o.TLS, Channels: channels[o.PubSub], Watchdog: o.Watchdog, OpTimeout: o.OpTimeout, Retry: o.Retry.pause,
-		Host: fleet.Host(), Anonymous: o.Anonymous, Late: o.StartWithoutServer, Logger: o.Logger,
-	}
+	return (*Client)(locks.New(conn, opts.settings())), nil
 }

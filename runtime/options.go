@@ -7,14 +7,17 @@ import (
 	"math"
 	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/connect"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // No other negative duration means anything.
 const (
-	UntilDone time.Duration = math.MinInt64 // as a wait, and the default: for as long as the context lives
-	Forever   time.Duration = math.MinInt64 // as [Options.TokenTTL]: without end
+	UntilDone               = locks.UntilDone // as a wait, and the default: for as long as the context lives
+	Forever   time.Duration = math.MinInt64   // as [Options.TokenTTL]: without end
 )
 
 // The defaults of [Options].
@@ -26,10 +29,6 @@ const (
 	DefaultFairWait      = 5 * time.Minute
 	DefaultDeadlockAfter = 5 * time.Second
 )
-
-// minLease is the shortest lease that can be renewed in time over a network. It also keeps
-// a duration below a millisecond from becoming 0, which would delete a key.
-const minLease = 100 * time.Millisecond
 
 // Tracking is the way in which a [Client] learns that another program changed a key that it holds.
 type Tracking int
@@ -124,30 +123,30 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := o.Retry.check(); err != nil {
+	if err := locks.Backoff(o.Retry).Check(); err != nil {
 		return o, fmt.Errorf("lockgen: Options.Retry: %w", err)
 	}
 	switch {
-	case o.Watchdog < minLease:
-		return o, fmt.Errorf("lockgen: Options.Watchdog: %w: %v is shorter than %v", ErrBadOption, o.Watchdog, minLease)
+	case o.Watchdog < locks.MinLease:
+		return o, fmt.Errorf("lockgen: Options.Watchdog: %w: %v is shorter than %v", ErrBadOption, o.Watchdog, locks.MinLease)
 	case o.OpTimeout < 0:
 		return o, fmt.Errorf("lockgen: Options.OpTimeout: %w: %v is negative", ErrBadOption, o.OpTimeout)
 	case o.RedLockTimeout < time.Millisecond:
 		return o, fmt.Errorf("lockgen: Options.RedLockTimeout: %w: %v is shorter than 1ms", ErrBadOption, o.RedLockTimeout)
 	case o.TokenTTL < time.Second && o.TokenTTL != Forever:
 		return o, fmt.Errorf("lockgen: Options.TokenTTL: %w: %v is shorter than 1s", ErrBadOption, o.TokenTTL)
-	case o.FairWait < minLease:
-		return o, fmt.Errorf("lockgen: Options.FairWait: %w: %v is shorter than %v", ErrBadOption, o.FairWait, minLease)
+	case o.FairWait < locks.MinLease:
+		return o, fmt.Errorf("lockgen: Options.FairWait: %w: %v is shorter than %v", ErrBadOption, o.FairWait, locks.MinLease)
 	case o.Tracking != TrackingAuto && o.Tracking != TrackingOff:
 		return o, fmt.Errorf("lockgen: Options.Tracking: %w: %d is neither TrackingAuto nor TrackingOff", ErrBadOption, o.Tracking)
 	case o.Replicas < 0:
 		return o, fmt.Errorf("lockgen: Options.Replicas: %w: %d is negative", ErrBadOption, o.Replicas)
 	case o.PubSub < PubSubAuto || o.PubSub > PubSubBoth:
 		return o, fmt.Errorf("lockgen: Options.PubSub: %w: %d is none of the constants", ErrBadOption, o.PubSub)
-	case len(o.Name) > maxName:
-		return o, fmt.Errorf("lockgen: Options.Name: %w: %d bytes are more than %d", ErrBadOption, len(o.Name), maxName)
-	case o.Linger < 0 || o.Linger > mostLinger:
-		return o, fmt.Errorf("lockgen: Options.Linger: %w", notLinger(o.Linger))
+	case len(o.Name) > protocol.MaxKey:
+		return o, fmt.Errorf("lockgen: Options.Name: %w: %d bytes are more than %d", ErrBadOption, len(o.Name), protocol.MaxKey)
+	case locks.CheckLinger(o.Linger) != nil:
+		return o, fmt.Errorf("lockgen: Options.Linger: %w", locks.CheckLinger(o.Linger))
 	case o.Cohort < 0:
 		return o, fmt.Errorf("lockgen: Options.Cohort: %w: %d is negative", ErrBadOption, o.Cohort)
 	}
@@ -161,215 +160,95 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
+// settings returns those of the options that locks depend on.
+func (o Options) settings() locks.Settings {
+	return locks.Settings{
+		Watchdog: o.Watchdog, OpTimeout: o.OpTimeout, RedLockTimeout: o.RedLockTimeout, Cohort: o.Cohort, Linger: o.Linger, TokenTTL: o.TokenTTL,
+		FairWait: o.FairWait, Retry: locks.Backoff(o.Retry), Replicas: o.Replicas, Tracks: o.Tracking != TrackingOff, DeadlockAfter: o.DeadlockAfter,
+		BreakDeadlocks: o.BreakDeadlocks, Logger: o.Logger, Hooks: o.Hooks, ProfileLabels: o.ProfileLabels, Name: o.Name, Anonymous: o.Anonymous,
+	}
+}
+
 // A LockOption adjusts a lock, as an argument of the method of the [Client] that makes it, or of one call. The option
 // of the call wins; [WithLease] and
 // [WithWatchdog] undo each other. A nil option, an unusable option, and an option that means nothing for the kind are [ErrBadOption]: a
 // [Semaphore] and a [CountDownLatch] take no lease, max hold or token, permits and readers take no token.
-type LockOption interface{ applyLock(*lockConfig) }
+type LockOption interface{ locks.LockOption }
 
-type lockOption func(*lockConfig)
+// optionsOf returns opts for package locks.
+func optionsOf(opts []LockOption) []locks.LockOption { return each[locks.LockOption](opts) }
 
-func (f lockOption) applyLock(c *lockConfig) { f(c) }
+// optionsFrom returns options of package locks.
+func optionsFrom(opts []locks.LockOption) []LockOption { return each[LockOption](opts) }
+
+// each returns opts as options of another type, and allocates nothing for none.
+func each[To, From locks.LockOption](opts []From) []To {
+	if len(opts) == 0 {
+		return nil
+	}
+	all := make([]To, len(opts))
+	for i, o := range opts {
+		all[i], _ = any(o).(To) // or nil, which is an error of the call
+	}
+	return all
+}
 
 // WithWait bounds the wait: after d the call fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis does not
 // answer within one more second. 0 tries once, [UntilDone] is no bound. Another negative d is [ErrBadOption], and so is
 // any d for a call that tries once. The timeout of a context would end the lease's context, too. Redisson's waitTime.
-func WithWait(d time.Duration) LockOption {
-	return lockOption(func(c *lockConfig) {
-		c.wait = d
-		c.said |= saidWait
-	})
-}
+func WithWait(d time.Duration) LockOption { return locks.WithWait(d) }
 
 // WithLease sets a fixed lease, at least 100ms, that is not renewed: the lock is free d after the grant, and the
 // lease's context ends before that. Entering again makes the lease live for d from then on, in a round trip if it
 // would end before; a renewed one stays renewed. Redisson's leaseTime.
-func WithLease(d time.Duration) LockOption {
-	return lockOption(func(c *lockConfig) {
-		c.TTL, c.Renew = d, false
-		c.said |= saidLease
-	})
-}
+func WithLease(d time.Duration) LockOption { return locks.WithLease(d) }
 
 // WithWatchdog overrides [Options.Watchdog]: the Client renews the lock while it is held; the lock outlives a crashed
 // holder by at most d. At least 100ms.
-func WithWatchdog(d time.Duration) LockOption {
-	return lockOption(func(c *lockConfig) {
-		c.TTL, c.Renew = d, true
-		c.said |= saidLease
-	})
-}
+func WithWatchdog(d time.Duration) LockOption { return locks.WithWatchdog(d) }
 
 // WithMaxHold stops the renewal d after the grant, so that a holder that never unlocks loses the lease one watchdog time later. Fixed leases
 // do not change.
-func WithMaxHold(d time.Duration) LockOption {
-	return lockOption(func(c *lockConfig) { c.maxHold, c.limited = d, true })
-}
+func WithMaxHold(d time.Duration) LockOption { return locks.WithMaxHold(d) }
 
 // WithLinger leaves the key of a [Mutex] with the Client for d after Unlock, at most 20ms. The next call of the Client on
 // the same terms has it without a request, and with a fencing token of its own. The Client gives the key back when d is
 // over, when another process waits for it, and at Close and Shutdown. Java waits meanwhile, and Redis refuses the TryLock of
 // another process; so Unlock gives a reused key back once Redis granted it 10ms ago. Fixed and extended leases
 // do not linger, and no key lingers with a Cohort of 1. 0 turns [Options.Linger] off. Other kinds of locks refuse it.
-func WithLinger(d time.Duration) LockOption {
-	return lockOption(func(c *lockConfig) {
-		c.linger = d
-		c.said |= saidLinger
-	})
-}
+func WithLinger(d time.Duration) LockOption { return locks.WithLinger(d) }
 
 // WithFencing gives the lease a fencing token, see [Lease.Token]. Redisson's RFencedLock, which uses the same
 // counter.
-func WithFencing() LockOption {
-	return lockOption(func(c *lockConfig) { c.Fenced = true })
-}
+func WithFencing() LockOption { return locks.WithFencing() }
 
 // WithName names a lock for operators and metrics: "orders.Service.Pay". The name is not part of the key. At most 1024 bytes;
 // use few names for many keys. Generated code gives the name of its method.
-func WithName(name string) LockOption { return nameOption{engine.NewLabel(name, "")} }
+func WithName(name string) LockOption { return locks.WithName(name) }
 
-// A nameOption is an option that can be read before the others are applied.
-type nameOption struct{ label *engine.Label }
-
-func (n nameOption) applyLock(c *lockConfig) {
-	if template := c.label.Template(); template != "" {
-		c.label = engine.NewLabel(n.label.Name(), template)
-	} else {
-		c.label = n.label
-	}
-}
-
-// A labelOption is the label of a lock in generated code: the name of the method, and the template of its key.
-type labelOption struct{ label *engine.Label }
-
-func (l labelOption) applyLock(c *lockConfig) { c.label = l.label }
-
-// labelOf returns the label in the options of a lock and of one call.
-func labelOf(base, call []LockOption) *engine.Label {
-	var cfg lockConfig
-	for _, opts := range [...][]LockOption{base, call} {
-		for _, o := range opts {
-			switch o.(type) {
-			case nameOption, labelOption:
-				o.applyLock(&cfg)
-			}
-		}
-	}
-	return cfg.label
-}
-
-// maxName is the largest length of a name, in bytes.
-const maxName = protocol.MaxKey
-
-// lockConfig has the settings of one call of Lock.
-type lockConfig struct {
-	wait    time.Duration // UntilDone, 0 to try once, or a bound
-	maxHold time.Duration // if limited
-	limited bool
-	linger  time.Duration   // WithLinger, or 0
-	backoff Backoff         // if quiet
-	label   *engine.Label   // WithName, and the template of its key in generated code
-	follows bool            // see waiter
-	part    waitingPart     // reports that the call waits of which this one is a part; nil if it is none
-	yields  <-chan struct{} // closed when the call must stop waiting, so that another one goes on in its place; or nil
-	said    said            // the given options
-	bad     error           // why one of them is unusable
-	engine.Terms
-}
-
-// said records which options were given.
-type said uint8
+// PubSub selects the channels on which the programs that share a cluster announce releases: plain ones reach every
+// server, sharded ones, of Redis and Valkey from 7.0 on, stay with the servers of one slot. It must be the same in all
+// programs, and Java's shardedSubscriptionMode. A program on the wrong kind still gets every lock, but only when its timers end.
+type PubSub int
 
 const (
-	saidWait  said = 1 << iota
-	saidLease      // or a watchdog
-	saidLinger
+	// PubSubAuto is sharded if the servers have it, as Redisson does by default from 3.28.0 on. [New] asks, within [Options.OpTimeout].
+	PubSubAuto PubSub = iota
+	// PubSubSharded is Redisson's ON.
+	PubSubSharded
+	// PubSubPlain is Redisson's OFF, and its behaviour before 3.22.0.
+	PubSubPlain
+	// PubSubBoth uses both kinds, for as long as not all programs use the same.
+	PubSubBoth
 )
 
-// apply applies options in their order.
-func (cfg *lockConfig) apply(opts []LockOption) {
-	for _, o := range opts {
-		if o == nil {
-			cfg.bad = errNoOption
-			continue
-		}
-		o.applyLock(cfg)
+// ofConnections returns those of the options that connections depend on.
+func (o Options) ofConnections() connect.Options {
+	channels := map[PubSub]*transport.Channels{
+		PubSubSharded: new(transport.ShardedChannels), PubSubPlain: new(transport.PlainChannels), PubSubBoth: new(transport.BothChannels),
 	}
-}
-
-// once is the option that TryLock, TryAcquire and similar calls add. It overrides a wait among the options of the
-// primitive; a wait among the options of the call is an error.
-var once LockOption = lockOption(func(c *lockConfig) {
-	if c.said&saidWait != 0 && c.bad == nil {
-		c.bad = fmt.Errorf("%w: WithWait means nothing for what tries once", ErrBadOption)
+	return connect.Options{
+		TLS: o.TLS, Channels: channels[o.PubSub], Watchdog: o.Watchdog, OpTimeout: o.OpTimeout, Retry: locks.Backoff(o.Retry).Pause,
+		Host: fleet.Host(), Anonymous: o.Anonymous, Late: o.StartWithoutServer, Logger: o.Logger,
 	}
-	c.wait = 0
-})
-
-// meaningless returns the error of an option that means nothing for a lock of that kind, or nil.
-func (cfg *lockConfig) meaningless(kind string) error {
-	if cfg.said&saidLinger != 0 && cfg.linger > 0 && lingerless[kind] != "" {
-		return fmt.Errorf("%w: WithLinger means nothing for %s", ErrBadOption, lingerless[kind])
-	}
-	var name string
-	switch counts := kind == kindSemaphore || kind == kindLatch; {
-	case counts && cfg.said&saidLease != 0:
-		name = "WithLease or WithWatchdog"
-	case counts && cfg.limited:
-		name = "WithMaxHold"
-	case cfg.Fenced && (counts || kind == kindPermit || kind == kindRead):
-		name = "WithFencing"
-	default:
-		return nil
-	}
-	return fmt.Errorf("%w: %s means nothing for %s", ErrBadOption, name, map[string]string{
-		kindSemaphore: "a semaphore, whose permits have no lease and no fencing token", kindLatch: "a latch, which nobody holds",
-		kindPermit: "a permit, which has no fencing token", kindRead: "a reader, which has no fencing token",
-	}[kind])
-}
-
-func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
-	if c.made() == nil {
-		return lockConfig{}, errNoClient
-	}
-	if len(base)+len(call) == 0 {
-		return lockConfig{wait: UntilDone, linger: c.opts.Linger, Terms: engine.Terms{TTL: c.opts.Watchdog, Renew: true}}, nil
-	}
-	cfg := lockConfig{wait: UntilDone, linger: c.opts.Linger, Terms: engine.Terms{TTL: c.opts.Watchdog, Renew: true}}
-	cfg.apply(base)
-	made := cfg.said
-	cfg.said = 0
-	cfg.apply(call)
-	cfg.said |= made
-	if cfg.bad != nil {
-		return cfg, cfg.bad
-	}
-	if cfg.Polling {
-		if err := cfg.backoff.check(); err != nil {
-			return cfg, err
-		}
-	}
-	switch {
-	case cfg.wait < 0 && cfg.wait != UntilDone:
-		return cfg, fmt.Errorf("%w: a wait of %v is negative", ErrBadOption, cfg.wait)
-	case len(cfg.label.Name()) > maxName:
-		return cfg, fmt.Errorf("%w: a name of %d bytes is longer than %d", ErrBadOption, len(cfg.label.Name()), maxName)
-	case cfg.said&saidLinger != 0 && (cfg.linger < 0 || cfg.linger > mostLinger):
-		return cfg, notLinger(cfg.linger)
-	case cfg.limited && cfg.maxHold <= 0:
-		return cfg, fmt.Errorf("%w: a maximal hold of %v is no time", ErrBadOption, cfg.maxHold)
-	case cfg.TTL < minLease:
-		name := "lease"
-		if cfg.Renew {
-			name = "watchdog"
-		}
-		return cfg, tooShort(name, cfg.TTL)
-	case cfg.follows: // a part of a RedLock
-		cfg.linger = 0
-	}
-	return cfg, nil
-}
-
-func tooShort(name string, d time.Duration) error {
-	return fmt.Errorf("%w: a %s of %v is shorter than %v", ErrBadOption, name, d, minLease)
 }

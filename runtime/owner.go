@@ -2,45 +2,24 @@ package lockrt
 
 import (
 	"context"
-	"sync/atomic"
+
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // An Owner makes a tree of calls one holder, as a Java thread is: [WithOwner].
-type Owner struct{ _ byte } // not empty, so that each has an address of its own
+type Owner locks.Owner
 
 // NewOwner returns an Owner that is equal to no other.
-func NewOwner() *Owner { return new(Owner) }
+func NewOwner() *Owner { return (*Owner)(locks.NewOwner()) }
 
 // WithOwner makes o the holder of all that is locked under the returned context: to lock a key that o holds, by the same Client, enters
 // again, in any goroutine. Without an owner only the context of a lease enters it again.
 func WithOwner(ctx context.Context, o *Owner) context.Context {
-	return context.WithValue(present(ctx), ownerKey{}, o)
+	return locks.WithOwner(ctx, (*locks.Owner)(o))
 }
 
 // OwnerFrom returns the Owner of ctx, and whether there is one.
 func OwnerFrom(ctx context.Context) (o *Owner, ok bool) {
-	o = ownerFrom(present(ctx))
-	return o, o != nil
-}
-
-type ownerKey struct{}
-
-func ownerFrom(ctx context.Context) *Owner {
-	o, _ := ctx.Value(ownerKey{}).(*Owner)
-	return o
-}
-
-// A strangerContext hides the owner of its caller, see [WithOwner]: each campaign, and each run of a schedule, is an
-// owner of its own. Under the lease, the caller's owner counts again.
-type strangerContext struct {
-	context.Context
-
-	over atomic.Bool
-}
-
-func (x *strangerContext) Value(key any) any {
-	if _, owner := key.(ownerKey); owner && !x.over.Load() {
-		return nil
-	}
-	return x.Context.Value(key)
+	owner, ok := locks.OwnerFrom(ctx)
+	return (*Owner)(owner), ok
 }

@@ -2,8 +2,8 @@ package lockrt
 
 import (
 	"context"
-	"fmt"
-	"slices"
+
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // A RedLock is held on a majority of independent Redis servers, so it outlives the loss of two of five. Prefer a [Mutex] with [WithFencing]
@@ -16,62 +16,33 @@ import (
 // A server that restarts without its data grants again: while a bare majority holds, one such server makes a second holder. So use
 // appendfsync always, or keep it away for the longest lease time, and use no replicas. A token of [WithFencing] is the largest that the
 // majority gave, written back before Lock returns. docs/details.md has the exact rules.
-type RedLock struct {
-	key      string
-	parts    []*Mutex
-	err      error  // why it is no lock
-	queueKey string // names the queue of its waiters in this process: the key, and the servers
-}
-
-var _ Locker = (*RedLock)(nil)
+type RedLock locks.RedLock
 
 // NewRedLock returns the lock named key on the servers of clients: an odd number of three or more, each for another server. Closing a Client
 // counts as the loss of its server; closing the first also ends waiting calls.
 func NewRedLock(key string, clients []*Client, opts ...LockOption) *RedLock {
-	fail := func(format string, args ...any) *RedLock {
-		return &RedLock{key: key, err: fmt.Errorf("%w: "+format, append([]any{ErrBadOption}, args...)...)}
-	}
-	if n := len(clients); n < 3 || n%2 == 0 {
-		return fail("a red lock of %d servers, and not of an odd number of three or more", n)
-	}
-	parts := make([]*Mutex, 0, len(clients))
-	seen := make(map[string]bool)
+	all := make([]*locks.Client, len(clients))
 	for i, c := range clients {
-		if c.made() == nil {
-			return fail("client %d of a red lock is nil", i)
-		}
-		for _, addr := range c.net.Addrs() {
-			if seen[addr] {
-				return fail("a red lock with the server %s twice", addr)
-			}
-			seen[addr] = true
-		}
-		parts = append(parts, c.Mutex(key, opts...))
+		all[i] = (*locks.Client)(c)
 	}
-	return newRedLock(parts)
-}
-
-func newRedLock(parts []*Mutex) *RedLock {
-	m := &RedLock{key: parts[0].key, parts: parts}
-	for _, part := range parts {
-		m.queueKey += part.c.wire.UUID + ":" + part.key + " "
-	}
-	return m
+	return (*RedLock)(locks.NewRedLock(key, all, optionsOf(opts)...))
 }
 
 // Key returns the name of the lock, its key in Redis on each server.
-func (m *RedLock) Key() string { return orZero(m).key }
+func (m *RedLock) Key() string { return (*locks.RedLock)(m).Key() }
 
 // Lock waits for a majority of the servers. It fails with [ErrUnavailable] and the error of a server only if there can
 // be no majority without the failing ones. It releases a granted minority, after 100ms in the background.
 func (m *RedLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "lock", opts)
+	lease, err := (*locks.RedLock)(m).Lock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // TryLock asks all servers once. It waits for answers while a majority is possible, for [Options.RedLockTimeout] at most. Of two calls at
 // once both may fail.
 func (m *RedLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try lock", append(slices.Clip(opts), once))
+	lease, err := (*locks.RedLock)(m).TryLock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // Do is [Mutex.Do].
@@ -79,65 +50,14 @@ func (m *RedLock) Do(ctx context.Context, fn func(ctx context.Context, lease *Le
 	return do(ctx, m, fn, opts)
 }
 
-// unusable returns why m is no lock, or nil.
-func (m *RedLock) unusable() error {
-	switch {
-	case m == nil:
-		return errNoLock
-	case m.err == nil && len(m.parts) == 0:
-		return errNoLock
-	}
-	return m.err
+// Inspect asks all servers at once. It waits for each, for [Options.OpTimeout] at most, and returns their answers and errors in the order
+// of the clients. It fails with [ErrUnavailable] if no majority answers.
+func (m *RedLock) Inspect(ctx context.Context) (RedStanding, error) {
+	return (*locks.RedLock)(m).Inspect(ctx)
 }
 
-func (m *RedLock) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
-	if err := m.unusable(); err != nil {
-		return nil, &Error{Op: op, Key: m.Key(), Err: err}
-	}
-	ctx = present(ctx)
-	a := attempt{c: m.parts[0].c, op: op, kind: kindRedLock, key: m.key}
-	a.begin(ctx, m.parts[0].opts, opts)
-	lease, err := m.take(ctx, &a, opts)
-	return a.granted(lease, err)
+// ForceUnlock takes the key from its holder on all servers at once and reports whether any had it. It waits for each server, for
+// [Options.OpTimeout] at most, and fails with [ErrUnavailable] without a majority. It may be called again.
+func (m *RedLock) ForceUnlock(ctx context.Context) (bool, error) {
+	return (*locks.RedLock)(m).ForceUnlock(ctx)
 }
-
-func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lease, error) {
-	c, cfg := a.c, a.cfg
-	if a.err != nil {
-		return nil, a.err
-	}
-	for _, part := range m.parts {
-		if err := part.c.checkKey(m.key); err != nil {
-			return nil, err
-		}
-	}
-	if ctx.Err() != nil {
-		return nil, ended(ctx)
-	}
-	whole := newLease(c, kindRedLock, m.key, ctx)
-	whole.label = cfg.label
-	e := newQuorumAcquire(ctx, m, opts, cfg, whole)
-	e.inLine = cfg.wait != 0 && !m.entered(whole)
-	err := c.await(ctx, e, e.w, cfg, a.waits)
-	if err == nil && ctx.Err() != nil {
-		err = ended(ctx) // granted, but the caller does not want it any more
-	}
-	e.leave(e.w)
-	if err == nil {
-		return whole, nil
-	}
-	if whole.rare().composite == nil {
-		c.quorums.leave(e, 0)
-	} else {
-		c.spawn(func() { _ = whole.grant.unlock(whole) })
-	}
-	return nil, err
-}
-
-// entered reports whether l may enter its caller's lease: it does not wait for itself.
-func (m *RedLock) entered(l *Lease) bool {
-	return l.rare().owner != nil || slices.ContainsFunc(m.parts, func(part *Mutex) bool { return leaseFrom(l.parent, part.c, part.key) != nil })
-}
-
-// needs returns how many parts are a majority.
-func (m *RedLock) needs() int { return len(m.parts)/2 + 1 }

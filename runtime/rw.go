@@ -2,9 +2,8 @@ package lockrt
 
 import (
 	"context"
-	"slices"
 
-	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // An RWMutex is held by one writer or by any number of readers, in this process and in all others, Java programs too. Redisson's
@@ -23,42 +22,40 @@ import (
 //	w, err := m.Lock(ctx)
 //	r, err := m.RLock(ctx)
 //	err = w.Unlock(ctx) // r is still held, and other readers may come
-type RWMutex struct {
-	c    *Client
-	key  string
-	opts []LockOption
-}
+type RWMutex locks.RWMutex
 
 // RWMutex returns the read-write lock named key. Redisson's getReadWriteLock.
 func (c *Client) RWMutex(key string, opts ...LockOption) *RWMutex {
-	return &RWMutex{c: c.made(), key: key, opts: opts}
+	return (*RWMutex)((*locks.Client)(c).RWMutex(key, optionsOf(opts)...))
 }
 
-var _ Locker = (*RWMutex)(nil)
-
 // Key returns the name of the lock, its key in Redis.
-func (m *RWMutex) Key() string { return orZero(m).key }
+func (m *RWMutex) Key() string { return (*locks.RWMutex)(m).Key() }
 
 // Lock waits for the key, for writing. Redisson's writeLock().lock.
 func (m *RWMutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "lock", true, opts)
+	lease, err := (*locks.RWMutex)(m).Lock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // TryLock tries once, for writing. It is refused without a round trip if this process holds the key or waits, and in the turn of readers or
 // a Java program. Redisson's writeLock().tryLock.
 func (m *RWMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try lock", true, append(slices.Clip(opts), once))
+	lease, err := (*locks.RWMutex)(m).TryLock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // RLock waits for the key, for reading. Redisson's readLock().lock.
 func (m *RWMutex) RLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "read lock", false, opts)
+	lease, err := (*locks.RWMutex)(m).RLock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // TryRLock tries once, for reading; it fails if there is a writer, or a waiter that wants to write. Redisson's
 // readLock().tryLock.
 func (m *RWMutex) TryRLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try read lock", false, append(slices.Clip(opts), once))
+	lease, err := (*locks.RWMutex)(m).TryRLock(ctx, optionsOf(opts)...)
+	return (*Lease)(lease), err
 }
 
 // Do is [Mutex.Do], for writing.
@@ -89,85 +86,16 @@ func (r rLocker) Key() string { return r.m.Key() }
 // ForceUnlock takes the key from the writer, including its holds for reading, and reports whether there was one.
 // Redisson's writeLock().forceUnlock.
 func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
-	return orZero(m).force(ctx, "force unlock", true)
+	return (*locks.RWMutex)(m).ForceUnlock(ctx)
 }
 
 // ForceRUnlock takes the key from all readers except a writer that reads, and reports whether there were any.
 // Redisson's readLock().forceUnlock.
 func (m *RWMutex) ForceRUnlock(ctx context.Context) (bool, error) {
-	return orZero(m).force(ctx, "force read unlock", false)
-}
-
-// force takes the key from the writer or from readers, or from owners alone if there are any.
-func (m *RWMutex) force(ctx context.Context, op string, write bool, owners ...string) (bool, error) {
-	return inside(&orZero(m.c).rws, op, m.key, func(r *rwResource) (bool, error) {
-		return r.force(ctx, op, r.lock.ForceUnlock(write, owners...), r.heldFor(write))
-	})
+	return (*locks.RWMutex)(m).ForceRUnlock(ctx)
 }
 
 // Inspect asks Redis for the writer or the readers. Redisson's isLocked, of both.
 func (m *RWMutex) Inspect(ctx context.Context) (RWStanding, error) {
-	m = orZero(m)
-	return inside(&orZero(m.c).rws, "inspect", m.key, func(r *rwResource) (RWStanding, error) {
-		s, err := answer(ctx, m.c, "inspect", m.key, func() (RWStanding, error) {
-			in, err := m.c.inspection(r.lock.Inspect())
-			s := RWStanding{Listening: in.Listening, TTL: in.TTL}
-			for _, field := range in.Fields {
-				if writer, writes := protocol.WriterOf(field.Owner); writes {
-					s.Writer = writer
-				} else {
-					s.Readers = append(s.Readers, field.Owner)
-				}
-			}
-			slices.Sort(s.Readers)
-			return s, err
-		})
-		if err == nil {
-			s.WriteCount, s.ReadCount = r.entered()
-		}
-		return s, err
-	})
-}
-
-// lock is the common part of all ways to lock.
-func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOption) (*Lease, error) {
-	m, ctx = orZero(m), present(ctx)
-	a := attempt{c: m.c, op: op, kind: kindRead, key: m.key}
-	if write {
-		a.kind = kindWrite
-	}
-	a.begin(ctx, m.opts, opts)
-	lease, err := m.take(ctx, a.kind, a.cfg, a.err, a.waits)
-	return a.granted(lease, err)
-}
-
-// take waits for the key with the options of cfg; with an err it fails.
-func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err error, waiting func()) (*Lease, error) {
-	if err = m.c.ready(ctx, kind, m.key, err); err != nil {
-		return nil, err
-	}
-	l := newLease(m.c, kind, m.key, ctx)
-	l.label = cfg.label
-	if r, known := m.c.rws.known(m.key); known { // a call that enters a hold of this process is no further user of the resource
-		if entered, _, err := r.enter(ctx, l, cfg); entered {
-			return l.entered(ctx, cfg)
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	r, err := m.c.rws.enter(m.key, false)
-	if err != nil {
-		return nil, err
-	}
-	defer r.exit()
-	entered, under, err := r.enter(ctx, l, cfg) // this process may have been granted the lock meanwhile
-	if err != nil {
-		return nil, err
-	}
-	if entered {
-		return l.entered(ctx, cfg)
-	}
-	w := newWaiter(ctx, l, cfg)
-	r.newTicket(w, kind == kindWrite, under)
-	return m.c.contend(ctx, r, w, cfg, waiting)
+	return (*locks.RWMutex)(m).Inspect(ctx)
 }

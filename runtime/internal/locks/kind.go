@@ -1,0 +1,25 @@
+package locks
+
+import (
+	"slices"
+
+	"github.com/lockgen/lockgen/runtime/observe"
+)
+
+// The texts of kinds.
+const (
+	kindMutex     = string(observe.KindMutex)
+	kindFair      = string(observe.KindFair)
+	kindSemaphore = string(observe.KindSemaphore)
+	kindPermit    = string(observe.KindPermit)
+	kindLatch     = string(observe.KindLatch)
+	kindWrite     = string(observe.KindWrite)
+	kindRead      = string(observe.KindRead)
+	kindMulti     = string(observe.KindMulti)   // of a MultiLock; its parts are not reported
+	kindRedLock   = string(observe.KindRedLock) // its parts are not reported
+)
+
+// A kindNumber is a kind in one byte: a place in countedKinds.
+type kindNumber uint8
+
+func numberOf(kind string) kindNumber { return kindNumber(slices.Index(countedKinds[:], kind)) }

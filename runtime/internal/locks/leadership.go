@@ -1,0 +1,53 @@
+package locks
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/election"
+	"github.com/lockgen/lockgen/runtime/observe"
+)
+
+// A Leadership is one term of one candidate: lockrt.Leadership.
+type Leadership struct {
+	e     *Election
+	lease *Lease
+	term  *election.Term
+}
+
+// none reports whether l is no leadership.
+func (l *Leadership) none() bool { return l == nil || l.lease == nil }
+
+func (l *Leadership) Context() context.Context { return orZero(l).lease.Context() }
+
+func (l *Leadership) Err() error {
+	if l.none() {
+		return &observe.Error{Op: "leadership", Err: errNoLease}
+	}
+	return l.lease.Err()
+}
+
+func (l *Leadership) Until() time.Time { return orZero(l).lease.Until() }
+
+func (l *Leadership) Token() int64 { return orZero(l).lease.Token() }
+
+func (l *Leadership) Proclaim(ctx context.Context, value string) error {
+	if l.none() {
+		return &observe.Error{Op: "proclaim", Err: errNoLease}
+	}
+	fail := func(err error) error { return failedAt("proclaim", l.e.name, err) }
+	if ctx == nil {
+		return fail(errNoContext)
+	}
+	if err := election.CheckValue(value); err != nil {
+		return fail(err)
+	}
+	return fail(l.term.Proclaim(ctx, value))
+}
+
+func (l *Leadership) Resign(context.Context) error {
+	if l.none() {
+		return &observe.Error{Op: "resign", Err: errNoLease}
+	}
+	return failedAt("resign", l.e.name, l.term.Resign())
+}

@@ -1,0 +1,31 @@
+package locks
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// TestMemory bounds the memory of each of many held locks and waiting calls. BenchmarkMemory has maps and goroutines, too. A field that
+// few of them use has to be behind a pointer.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	for _, each := range []struct {
+		what        string
+		size, bound uintptr
+	}{
+		{"a resource with its first ticket", unsafe.Sizeof(resource{}), 160},
+		{"a ticket", unsafe.Sizeof(ticket{}), 64},
+		{"a grant with its guard", unsafe.Sizeof(grant{}), 128},
+		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 96},
+		{"a lease", unsafe.Sizeof(Lease{}), 128},
+		{"a waiter", unsafe.Sizeof(waiter{}), 192},
+		{"an event", unsafe.Sizeof(engine.Event{}), 32},
+	} {
+		require.LessOrEqual(t, each.size, each.bound, each.what)
+	}
+}

@@ -1,0 +1,62 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/observe"
+)
+
+// Errors for nil arguments and zero values. Each call with one fails.
+var (
+	errNoClient = fmt.Errorf("%w: there is no client", failure.ErrBadOption)
+	errNoLock   = fmt.Errorf("%w: there is no lock", failure.ErrBadOption)
+	errNoLease  = fmt.Errorf("%w: there is no lease", failure.ErrBadOption)
+	errNoPermit = fmt.Errorf("%w: there is no permit", failure.ErrBadOption)
+
+	errNoContext  = fmt.Errorf("%w: there is no context", failure.ErrBadOption)
+	errNoOption   = fmt.Errorf("%w: an option is nil", failure.ErrBadOption)
+	errNoFunction = fmt.Errorf("%w: there is no function", failure.ErrBadOption)
+)
+
+// NoFunction returns the error of a call that needs a function to run under a lock, and has none.
+func NoFunction(op, key string) error { return &observe.Error{Op: op, Key: key, Err: errNoFunction} }
+
+// made returns c, or nil if [New] did not make it.
+func (c *Client) made() *Client {
+	if c == nil || c.rc == nil {
+		return nil
+	}
+	return c
+}
+
+// present returns ctx, or, if it is nil, a context that has ended for that reason.
+func present(ctx context.Context) context.Context {
+	if ctx == nil {
+		return absent{context.Background()}
+	}
+	return ctx
+}
+
+// An absent context replaces a nil context of the caller: every call under it fails before it sends anything.
+type absent struct{ context.Context }
+
+func (absent) Done() <-chan struct{} { return past }
+
+func (absent) Err() error { return errNoContext }
+
+// past is a channel that is closed.
+var past = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// orZero returns p, or a zero value if it is nil.
+func orZero[T any](p *T) *T {
+	if p == nil {
+		return new(T)
+	}
+	return p
+}

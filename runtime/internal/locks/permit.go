@@ -1,0 +1,169 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/counting"
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/observe"
+)
+
+// A PermitSemaphore grants permits that are leases: lockrt.PermitSemaphore.
+type PermitSemaphore struct {
+	c       *Client
+	key     string
+	permits int
+	opts    []LockOption
+}
+
+func (c *Client) PermitSemaphore(key string, permits int, opts ...LockOption) *PermitSemaphore {
+	return &PermitSemaphore{c: c.made(), key: key, permits: permits, opts: opts}
+}
+
+func (s *PermitSemaphore) Key() string { return orZero(s).key }
+
+func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...LockOption) (*Permit, error) {
+	return s.acquire(ctx, "acquire", 1, opts)
+}
+
+func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...LockOption) (*Permit, error) {
+	return s.TryAcquireN(ctx, 1, opts...)
+}
+
+func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...LockOption) (*Permit, error) {
+	return s.acquire(ctx, "acquire", n, opts)
+}
+
+func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, opts ...LockOption) (*Permit, error) {
+	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), Once))
+}
+
+func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
+	s = orZero(s)
+	raw, err := counting.RawIDs(ids...)
+	if err != nil {
+		return &observe.Error{Op: "release", Key: s.key, Err: err}
+	}
+	if raw == "" {
+		return nil
+	}
+	_, err = s.c.change(ctx, "release", kindPermit, s.key, true, func(k *counting.Count, ctx context.Context) (int64, error) {
+		return k.ReleaseAll(ctx, raw)
+	})
+	return err
+}
+
+func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
+	s = orZero(s)
+	if d != UntilDone && d < MinLease {
+		return false, &observe.Error{Op: "update lease", Key: s.key, Err: tooShort("lease", d)}
+	}
+	left, err := s.ask(ctx, "update lease", id, func(raw string, here *counting.Count) (int64, error) {
+		return s.c.counting.SetLease(s.key, raw, d, here)
+	})
+	return err == nil && left != protocol.NoPermit, err
+}
+
+func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
+	s = orZero(s)
+	left, err := s.ask(ctx, "ttl", id, func(raw string, here *counting.Count) (int64, error) {
+		return s.c.counting.Lease(s.key, raw, here)
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case left == protocol.NoPermit:
+		return 0, &observe.Error{Op: "ttl", Key: s.key, Err: fmt.Errorf("%w: Redis has no such permit", failure.ErrLost)}
+	}
+	return time.Duration(left) * time.Millisecond, nil
+}
+
+func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
+	s = orZero(s)
+	free, _, err := s.count(ctx, "available")
+	return free, err
+}
+
+func (s *PermitSemaphore) Acquired(ctx context.Context) (int, error) {
+	s = orZero(s)
+	_, taken, err := s.count(ctx, "acquired")
+	return taken, err
+}
+
+func (s *PermitSemaphore) Total(ctx context.Context) (int, error) {
+	s = orZero(s)
+	free, taken, err := s.count(ctx, "total")
+	return free + taken, err
+}
+
+func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
+	s = orZero(s)
+	return trySetPermits(ctx, s.c, kindPermit, s.key, n, ttl)
+}
+
+func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
+	s = orZero(s)
+	if err := enough(n, 0); err != nil {
+		return &observe.Error{Op: "set permits", Key: s.key, Err: err}
+	}
+	_, err := s.c.change(ctx, "set permits", kindPermit, s.key, false, func(k *counting.Count, ctx context.Context) (int64, error) {
+		return k.SetTotal(ctx, n)
+	})
+	return err
+}
+
+func (s *PermitSemaphore) Resize(ctx context.Context, delta int) (bool, error) {
+	s = orZero(s)
+	return resize(ctx, s.c, kindPermit, s.key, delta)
+}
+
+func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) (*Permit, error) {
+	s, ctx = orZero(s), present(ctx)
+	a := attempt{c: s.c, op: op, kind: kindPermit, key: s.key}
+	a.begin(ctx, s.opts, opts)
+	if err := cmpOr(enough(n, 1), enough(s.permits, 0)); err != nil {
+		return nil, a.failed(err)
+	}
+	var p *Permit
+	err := a.count(ctx, func() *counting.Demand {
+		p = newPermit(s.c, s.key, a.cfg.label, ctx)
+		return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits, IDs: counting.NewIDs(s.c.ID(), n)}, Permit: p.hold}
+	})
+	if err != nil {
+		return nil, a.failed(err)
+	}
+	a.hands(p.leaseCore, 0)
+	return p, nil
+}
+
+// ask asks about the permit with that id. here has the permits of this process, or is nil.
+func (s *PermitSemaphore) ask(ctx context.Context, op, id string, f func(raw string, here *counting.Count) (int64, error)) (int64, error) {
+	raw, err := counting.RawIDs(id)
+	if err != nil {
+		return 0, &observe.Error{Op: op, Key: s.key, Err: err}
+	}
+	return answer(ctx, s.c, op, s.key, func() (int64, error) {
+		if ct, known := s.c.permits.known(s.key); known {
+			return f(raw, &ct.Count)
+		}
+		return f(raw, nil)
+	})
+}
+
+func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
+	got, err := answer(ctx, s.c, op, s.key, func() ([]int64, error) {
+		permits := s.c.wire.PermitSemaphore(s.key)
+		return s.c.net.Ask(permits.Count(s.permits)).Ints()
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return protocol.ReadPermitCount(got)
+}
+
+var _ Locker = PermitLocker{}

@@ -1,0 +1,132 @@
+package locks
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/counting"
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/runtime/observe"
+)
+
+// A Permit is one or more permits, granted to one call: lockrt.Permit.
+type Permit struct {
+	*leaseCore // the leaseCore of own
+
+	own  Lease // the lease that it is in contexts, and as a part of a MultiLock
+	hold *counting.Permit
+}
+
+// A permitHolding is a permit as the counter and the watchdog see it.
+type permitHolding struct {
+	*counting.Permit
+
+	of *Permit
+}
+
+func (p permitHolding) Begin(guard *watchdog.Lease, began monotonic.Time) watchdog.Holding {
+	p.of.guard, p.of.began = guard, began
+	return permitHolding{p.of.hold, p.of}
+}
+
+func (p permitHolding) End(cause error) { p.of.end(cause) }
+func (p permitHolding) Ended() error    { return p.of.ended() }
+
+// newPermit prepares a permit under parent, for a waiter.
+func newPermit(c *Client, key string, label *engine.Label, parent context.Context) *Permit {
+	p := &Permit{}
+	p.hold = counting.NewPermit(permitHolding{of: p})
+	p.leaseCore = &p.own.leaseCore
+	p.own.grant = p
+	p.prepare(c, kindPermit, key, parent)
+	p.label = label
+	return p
+}
+
+// reenter is never called: no context is under the lease of a permit, so that each call takes one of its own.
+func (p *Permit) reenter(*Lease, *Lease) bool { return false }
+
+func (p *Permit) unlock(*Lease) error { return p.hold.Release() }
+
+// granted returns the leaseCore of p, or nil without a grant.
+func (p *Permit) granted() *leaseCore {
+	if p == nil || p.hold == nil || !p.hold.Granted() {
+		return nil
+	}
+	return p.leaseCore
+}
+
+func (p *Permit) Key() string { return p.granted().Key() }
+
+func (p *Permit) Context() context.Context {
+	if p.granted() == nil {
+		return noLease
+	}
+	return p.own.Context()
+}
+
+func (p *Permit) Err() error { return p.granted().Err() }
+
+func (p *Permit) Until() time.Time { return p.granted().Until() }
+
+func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
+	return p.granted().Extend(ctx, d)
+}
+
+func (p *Permit) PermitID() string {
+	if ids := p.PermitIDs(); len(ids) > 0 {
+		return ids[0]
+	}
+	return ""
+}
+
+func (p *Permit) PermitIDs() []string {
+	if p.granted() == nil {
+		return nil
+	}
+	return protocol.PermitIDs(p.hold.Owner())
+}
+
+func (p *Permit) Release(context.Context) error {
+	if p.granted() == nil {
+		return &observe.Error{Op: "release", Err: errNoPermit}
+	}
+	err := p.hold.Release()
+	p.report()
+	if err != nil {
+		return &observe.Error{Op: "release", Key: p.key, Name: p.label.Name(), Err: bare(p.key, err)}
+	}
+	return nil
+}
+
+// Do calls fn under the context of p and releases it, also if fn panics.
+func (p *Permit) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+	defer func() { err = failure.AfterLoss(ctx, err, p.Release(ctx)) }()
+	if p.client.opts.ProfileLabels {
+		under, end := Profiled(p.Context(), p.profileLabel())
+		defer end()
+		return fn(under)
+	}
+	return fn(p.Context())
+}
+
+// A PermitLocker locks by acquiring one permit. It is a Locker only for locks that consist of Lockers: the permit is
+// renewed, lost and released as a lease is, but others can have one too.
+type PermitLocker struct{ *PermitSemaphore }
+
+func (s PermitLocker) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	p, err := s.Acquire(ctx, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &p.own, nil
+}
+
+func (s PermitLocker) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+	return s.Lock(ctx, append(slices.Clip(opts), Once)...)
+}

@@ -1,0 +1,328 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/quorum"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+)
+
+// A quorumAcquire is the contest of one call: it competes with others on the servers.
+type quorumAcquire struct {
+	m     *RedLock
+	ctx   context.Context
+	opts  []LockOption
+	cfg   lockConfig
+	whole *Lease
+	w     *waiter // of the call
+
+	inLine bool         // it waits in the queue of this process
+	began  atomic.Int64 // when the servers granted its parts, perhaps to another call here; monotonic
+
+	rounds quorum.Contest[*Lease]
+
+	mu        sync.Mutex // guards the rest
+	left      bool       // the call is over
+	listeners []*hub.Listener
+}
+
+// errTokenUnwritten is the outcome of a round whose majority lost a server before the end.
+var errTokenUnwritten = errors.New("a server of the majority did not learn of the token")
+
+// following makes a call that tries once wait for the answer to an earlier request of this process, without which it
+// has none.
+var following = lockOption(func(c *lockConfig) { c.follows = true })
+
+// newQuorumAcquire returns the contest of a call under ctx for the lease whole of m.
+func newQuorumAcquire(ctx context.Context, m *RedLock, opts []LockOption, cfg lockConfig, whole *Lease) *quorumAcquire {
+	e := &quorumAcquire{m: m, ctx: ctx, opts: append(slices.Clip(opts), WithWait(0), following), cfg: cfg, whole: whole}
+	e.w = newWaiter(ctx, whole, cfg) // not used again: a late poke is possible
+	e.w.Quorum = true
+	e.traced()
+	e.rounds.Init(e, quorum.Terms{Servers: len(m.parts), Needs: m.needs(), Once: cfg.wait == 0, Limit: e.limit()}, &e.mu)
+	return e
+}
+
+func (e *quorumAcquire) channel(*waiter) string { return protocol.LockChannel(e.m.key) }
+func (e *quorumAcquire) hear(string)            {}
+
+func (e *quorumAcquire) join(*waiter) entry {
+	if !e.inLine || e.m.parts[0].c.quorums.join(e) {
+		return toAsk
+	}
+	return toWait
+}
+
+// last returns whether the first waiter of this process has the lock, and the last answers of the servers.
+func (e *quorumAcquire) last(*waiter) (held bool, said engine.AnswerLog) {
+	first, said := e.m.parts[0].c.quorums.first(e)
+	if first == nil || first == e {
+		return false, said // its turn is next
+	}
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	return first.whole.rare().composite != nil, said
+}
+
+// remind makes the first waiter ask.
+func (e *quorumAcquire) remind(*waiter) {
+	if first, _ := e.m.parts[0].c.quorums.first(e); first != nil && first != e {
+		first.w.Poke()
+	}
+}
+
+// leave ends the call. The caller releases its grants.
+func (e *quorumAcquire) leave(*waiter) {
+	e.mu.Lock()
+	e.left = true
+	listeners := e.listeners
+	e.listeners = nil
+	e.mu.Unlock()
+	for _, l := range listeners {
+		l.Close()
+	}
+}
+
+// ask asks all servers. A reentry asks only those with a part of the outer lease: the others first have to grant that a
+// part.
+func (e *quorumAcquire) ask(*waiter) {
+	e.m.parts[0].c.quorums.record(e, (*engine.Answers).Asks)
+	ctx, cancel := context.WithTimeout(e.ctx, e.limit())
+	r := e.rounds.Begin(cancel)
+	r.Caller = e.tracer()
+	open := e.open()
+	for i, m := range e.m.parts {
+		m.c.spawn(func() {
+			lease, err := (*Lease)(nil), failure.ErrNotAcquired
+			if slices.Contains(open, m) {
+				r.Caller.Part(trace.Asks, i, nil)
+				lease, err = m.acquire(ctx, e.opts)
+				err = withoutTheCaller(ctx, e.ctx, err)
+			}
+			e.answered(r, i, lease, err)
+		})
+	}
+}
+
+// open returns the mutexes that may be asked.
+func (e *quorumAcquire) open() []*Mutex {
+	var entered []*Mutex
+	for _, m := range e.m.parts {
+		if l := leaseFrom(e.ctx, m.c, m.key); l != nil && l.Err() == nil {
+			entered = append(entered, m)
+		}
+	}
+	if len(entered) >= e.m.needs() {
+		return entered
+	}
+	return e.m.parts
+}
+
+// limit is the time limit for an answer.
+func (e *quorumAcquire) limit() time.Duration {
+	return min(e.m.parts[0].c.opts.RedLockTimeout, e.cfg.TTL/2)
+}
+
+// answered handles the answer of a server, or its absence.
+func (e *quorumAcquire) answered(r *quorum.Round[*Lease], server int, part *Lease, err error) {
+	answer := quorum.Granted
+	switch {
+	case errors.Is(err, failure.ErrNotAcquired):
+		answer = quorum.Refused
+	case err != nil && passing(err):
+		answer = quorum.Away
+	case err != nil:
+		answer = quorum.Failed
+	}
+	if errors.Is(err, failure.ErrClosed) {
+		err = nil // no reason before a majority is closed, see Cut
+	}
+	m := e.m.parts[server]
+	switch r.Answer(server, answer, part, err) {
+	case quorum.Win:
+		switch err := e.win(r, r.Parts); {
+		case err == nil:
+			e.w.Notify(engine.Event{Kind: engine.Given})
+		case errors.Is(err, errTokenUnwritten) && e.cfg.wait != 0:
+			r.Lose()
+			e.Cut(r) // another round may be won without the missing answers
+		default:
+			r.Lose()
+			e.lost(r, err)
+		}
+	case quorum.Lose:
+		e.Cut(r)
+	case quorum.Join:
+		e.admit(e.whole.rare().composite, m, part)
+	case quorum.AskOn:
+		e.complete(e.whole.rare().composite, m, localPassLimit)
+	case quorum.Release:
+		_ = part.grant.unlock(part)
+	}
+}
+
+// Pace returns how long a server usually takes for an answer.
+func (e *quorumAcquire) Pace(server int) time.Duration {
+	return time.Duration(e.m.parts[server].c.quorums.pace.Load())
+}
+
+// Prompt makes the call ask again.
+func (e *quorumAcquire) Prompt() { e.w.Poke() }
+
+// win makes parts, a majority, the lease.
+func (e *quorumAcquire) win(r *quorum.Round[*Lease], parts []*Lease) error {
+	token := int64(0)
+	if e.cfg.Fenced {
+		var err error
+		if token, err = e.raise(r, parts); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	trusted := 0
+	for _, part := range parts {
+		if part.Err() == nil {
+			trusted++
+		}
+	}
+	switch {
+	case e.left:
+		return failure.ErrNotAcquired // the call is over
+	case trusted < e.m.needs():
+		return engine.ErrLate
+	}
+	for _, part := range parts {
+		part.stamp(token)
+	}
+	e.m.parts[0].c.quorums.record(e, func(a *engine.Answers) { a.Says(false, nil) })
+	e.whole.token = token
+	e.began.Store(int64(monotonic.Now()))
+	e.compose(parts, r.Caller)
+	late, missing := r.Hold()
+	for _, part := range late {
+		part.client.spawn(func() { e.admit(e.whole.rare().composite, e.mutexOf(part), part) })
+	}
+	for _, server := range missing {
+		e.complete(e.whole.rare().composite, e.m.parts[server], localPassLimit)
+	}
+	return nil
+}
+
+// mutexOf returns the mutex among the parts of the lock whose lease is part.
+func (e *quorumAcquire) mutexOf(part *Lease) *Mutex {
+	i := slices.IndexFunc(e.m.parts, func(m *Mutex) bool { return m.c == part.client && m.key == part.key })
+	return e.m.parts[i]
+}
+
+// compose makes parts the lease, which tr reports.
+func (e *quorumAcquire) compose(parts []*Lease, tr *trace.Caller) {
+	co := &compositeLease{whole: e.whole, needs: e.m.needs(), most: len(e.m.parts), parts: parts, pass: e.pass, replace: e.replace, after: e.after, tr: tr}
+	co.begin()
+}
+
+// raise returns the largest token of parts once all their servers know it.
+func (e *quorumAcquire) raise(r *quorum.Round[*Lease], parts []*Lease) (token int64, err error) {
+	for _, part := range parts {
+		token = max(token, part.token)
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, r.Patience())
+	defer cancel()
+	_, err = most(parts, len(parts), func(part *Lease) (struct{}, error) {
+		if part.token == token {
+			return struct{}{}, nil
+		}
+		return struct{}{}, e.writeToken(ctx, part, token)
+	})
+	if err != nil && (ctx.Err() != nil || passing(err) || errors.Is(err, failure.ErrClosed)) { // the next round finds whether a majority is closed
+		err = errTokenUnwritten
+	}
+	return token, err
+}
+
+// writeToken writes the token to the server of part.
+func (e *quorumAcquire) writeToken(ctx context.Context, part *Lease, token int64) error {
+	return transport.Within(present(ctx), part.client.net, func() error {
+		return part.client.net.Run(part.client.wire.RaiseToken(part.key, token)).Err()
+	})
+}
+
+// stamp gives a lease the token of its composite lease, for reentries.
+func (l *Lease) stamp(token int64) {
+	if g, _, ok := mutexGrant(l.grant); ok && token > 0 {
+		g.on().mu.Lock()
+		defer g.on().mu.Unlock()
+		if token != l.token && g.ticket.extra != nil {
+			g.ticket.extra.tokens = engine.Tokens{} // the others are smaller
+		}
+		l.token, g.tokenPending = token, false
+	}
+}
+
+// Cut acts on a lost round.
+func (e *quorumAcquire) Cut(r *quorum.Round[*Lease]) {
+	if e.closed() > len(e.m.parts)-e.m.needs() {
+		e.lost(r, failure.ErrClosed)
+		return
+	}
+	e.lost(r, r.Err)
+}
+
+// lost releases the grants of a lost round, and notifies the waiter. err is why the call fails, or nil.
+func (e *quorumAcquire) lost(r *quorum.Round[*Lease], err error) {
+	answer := func(a *engine.Answers) { a.Says(err == nil, err) }
+	if err != nil && e.ctx.Err() != nil && errors.Is(err, e.ctx.Err()) { // no answer of a server
+		answer = (*engine.Answers).Withdraws
+	}
+	e.m.parts[0].c.quorums.record(e, answer)
+	if err == nil && e.cfg.wait != 0 {
+		e.listen()
+	}
+	undo(e.ctx, r.Parts)
+	if err != nil { // each server was asked again if necessary
+		e.w.Notify(engine.Event{Kind: engine.Failed, Err: err, Final: true})
+		return
+	}
+	e.w.Notify(engine.Event{Kind: engine.Refused, TTL: r.Pause, InLine: true})
+}
+
+// listen makes the call hear of releases.
+func (e *quorumAcquire) listen() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.left || e.listeners != nil {
+		return
+	}
+	for i, m := range e.m.parts {
+		e.listeners = append(e.listeners, m.c.net.Listen(protocol.LockChannel(m.key), func(ev hub.Event) {
+			if !ev.Subscribed {
+				e.rounds.Heard(i)
+			}
+		}))
+	}
+	e.rounds.Listens()
+}
+
+// took is how long a majority took to answer the latest round.
+func (e *quorumAcquire) took() time.Duration { return time.Duration(e.rounds.Took.Load()) }
+
+// closed returns how many of the servers are not asked any more, since their Clients are closed.
+func (e *quorumAcquire) closed() (n int) {
+	for _, m := range e.m.parts {
+		if !m.c.granting() {
+			n++
+		}
+	}
+	return n
+}

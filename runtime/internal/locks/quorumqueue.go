@@ -1,0 +1,199 @@
+package locks
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+)
+
+// quorumQueues are the wait queues of this process for RedLocks. Only the first waiter of a queue asks the servers:
+// several waiters of one process would refuse each other, and would ask the servers in vain. It stays the first until
+// its lease is over. Then the next one gets its grants, for a while without a request to the servers.
+type quorumQueues struct {
+	pace atomic.Int64 // recent response time of the server, or how long it has not answered; 0 before its first answer
+
+	mu  sync.Mutex              // guards the rest; held with quorumAcquire.mu, taken after it
+	all map[string]*quorumQueue // by RedLock.queueKey
+}
+
+// A quorumQueue is one wait queue.
+type quorumQueue struct {
+	acquires []*quorumAcquire
+	answers  engine.Answers // of the servers to the first waiter
+}
+
+// answered records a response time of the server.
+func (r *quorumQueues) answered(took time.Duration) {
+	r.pace.Store(max(int64(took), r.pace.Load()/2))
+}
+
+// join adds e to the end of its queue and reports whether it is the first.
+func (r *quorumQueues) join(e *quorumAcquire) (first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]*quorumQueue{}
+	}
+	q := r.all[e.m.queueKey]
+	if q == nil {
+		q = &quorumQueue{}
+		r.all[e.m.queueKey] = q
+	}
+	q.acquires = append(q.acquires, e)
+	return q.acquires[0] == e
+}
+
+// headed returns the queue that e is the first of, or nil. The caller holds r.mu.
+func (r *quorumQueues) headed(e *quorumAcquire) *quorumQueue {
+	if q := r.all[e.m.queueKey]; q != nil && q.acquires[0] == e {
+		return q
+	}
+	return nil
+}
+
+// record records something of the answers of the servers to e, if e is the first of a queue.
+func (r *quorumQueues) record(e *quorumAcquire, what func(*engine.Answers)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.headed(e); q != nil {
+		what(&q.answers)
+	}
+}
+
+// first returns the first waiter in the queue of e, and the last answers to the first waiters; nil if e is in none.
+func (r *quorumQueues) first(e *quorumAcquire) (*quorumAcquire, engine.AnswerLog) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.all[e.m.queueKey]; q != nil {
+		return q.acquires[0], q.answers.Look()
+	}
+	return nil, engine.AnswerLog{}
+}
+
+// leave removes e from the queue, if it is there. If it was the first, the next one has the turn, after a pause.
+func (r *quorumQueues) leave(e *quorumAcquire, pause time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.remove(e) || r.all[e.m.queueKey] == nil {
+		return
+	}
+	next := r.all[e.m.queueKey].acquires[0]
+	if pause == 0 {
+		next.w.Notify(engine.Event{Kind: engine.Turn})
+		return
+	}
+	time.AfterFunc(pause, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.headed(next) != nil {
+			next.w.Notify(engine.Event{Kind: engine.Turn})
+		}
+	})
+}
+
+// remove removes e from the queue, and reports whether it was the first.
+func (r *quorumQueues) remove(e *quorumAcquire) (first bool) {
+	q := r.all[e.m.queueKey]
+	if q == nil {
+		return false
+	}
+	i := slices.Index(q.acquires, e)
+	switch {
+	case i < 0:
+		return false
+	case len(q.acquires) == 1:
+		delete(r.all, e.m.queueKey)
+	default:
+		q.acquires = slices.Delete(q.acquires, i, i+1)
+		if i == 0 {
+			q.answers.Ignores() // the answers to its requests do not matter any more
+		}
+	}
+	return i == 0
+}
+
+// behind returns the waiter after e, the first, or nil.
+func (r *quorumQueues) behind(e *quorumAcquire) *quorumAcquire {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if q := r.headed(e); q != nil && len(q.acquires) > 1 {
+		return q.acquires[1]
+	}
+	return nil
+}
+
+// advance makes next, which is behind e, the first, and reports whether it could.
+func (r *quorumQueues) advance(e, next *quorumAcquire) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	q := r.headed(e)
+	return q != nil && len(q.acquires) > 1 && q.acquires[1] == next && r.remove(e)
+}
+
+// pass gives the grants of e to the next waiter, on the same terms, and returns the composite lease of its parts, or
+// nil. The next waiter gets the trusted parts that no other call has re-entered; the rest is left to release.
+func (e *quorumAcquire) pass(parts []*Lease) (successor *compositeLease, rest []*Lease) {
+	c := e.m.parts[0].c
+	next := c.quorums.behind(e)
+	if next == nil || next.cfg.Terms != e.cfg.Terms || next.cfg.Fenced || next.cfg.maxHold > 0 || e.cfg.maxHold > 0 ||
+		c.opts.Cohort == 1 || e.passedFor() >= localPassLimit || !c.granting() {
+		return nil, parts
+	}
+	var passed []*Lease
+	for _, part := range parts {
+		l := newLease(part.client, part.kind(), part.key, next.ctx)
+		l.label = next.cfg.label
+		g, _, ok := mutexGrant(part.grant)
+		if ok && part.client.canPass(part.guard, e.cfg.Terms, e.cfg.Terms, engine.Tokens{}) && g.succeed(part, l) {
+			part.end(failure.ErrReleased)
+			passed = append(passed, l)
+		} else {
+			rest = append(rest, part)
+		}
+	}
+	if len(passed) < e.m.needs() || !next.inherit(e, passed) {
+		return nil, append(passed, rest...)
+	}
+	c.counts.local.Add(1)
+	return next.whole.rare().composite, rest
+}
+
+// inherit makes parts, the grants of e, the lease of next, and reports whether next still wants it.
+func (next *quorumAcquire) inherit(e *quorumAcquire, parts []*Lease) bool {
+	next.mu.Lock()
+	defer next.mu.Unlock()
+	if next.left || !e.m.parts[0].c.quorums.advance(e, next) {
+		return false
+	}
+	next.began.Store(e.began.Load())
+	next.rounds.Took.Store(int64(e.took()))
+	next.whole.came = fromHere
+	tr := e.whole.rare().composite.tr
+	for _, part := range parts {
+		tr.Part(trace.Passes, 0, part.traced())
+	}
+	next.compose(parts, tr)
+	next.w.Notify(engine.Event{Kind: engine.Given})
+	return true
+}
+
+// passedFor returns for how long the lock has circulated in this process.
+func (e *quorumAcquire) passedFor() time.Duration {
+	return monotonic.Now().Sub(monotonic.Time(e.began.Load()))
+}
+
+// after handles the end of the lease. Waiters of other processes ask within a moment, and before the next one here if
+// the lock circulated for long.
+func (e *quorumAcquire) after() {
+	pause := time.Duration(0)
+	if e.passedFor() >= localPassLimit {
+		pause = time.Millisecond + 3*e.took()
+	}
+	e.m.parts[0].c.quorums.leave(e, pause)
+}

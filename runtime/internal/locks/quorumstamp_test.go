@@ -1,0 +1,37 @@
+package locks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// The holders that come after one with the token of a RedLock draw their tokens anew: the rest of the block is smaller.
+func TestLease_StampDropsSmallerTokens(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute, Tracks: true}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	key := redistest.Key(t, "k")
+	lease, err := c.Mutex(key, WithFencing()).Lock(t.Context())
+	require.NoError(t, err)
+	r, known := c.resources.known(key)
+	require.True(t, known)
+	left := func() int {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.grant.ticket.rare().tokens.Left
+	}
+	r.mu.Lock()
+	r.grant.ticket.more().tokens = engine.NewTokens(lease.Token()+1, 3)
+	r.mu.Unlock()
+	lease.stamp(lease.Token())
+	require.Equal(t, 3, left(), "its own token")
+	lease.stamp(lease.Token() + 100)
+	require.Zero(t, left())
+	require.NoError(t, lease.Unlock(t.Context()))
+}

@@ -1,0 +1,131 @@
+package locks
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/counting"
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/observe"
+)
+
+// A Semaphore counts permits: lockrt.Semaphore.
+type Semaphore struct {
+	c       *Client
+	key     string
+	permits int
+	opts    []LockOption
+}
+
+func (c *Client) Semaphore(key string, permits int, opts ...LockOption) *Semaphore {
+	return &Semaphore{c: c.made(), key: key, permits: permits, opts: opts}
+}
+
+func (s *Semaphore) Key() string { return orZero(s).key }
+
+func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...LockOption) error {
+	return s.acquire(ctx, "acquire", n, opts)
+}
+
+func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...LockOption) error {
+	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), Once))
+}
+
+func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error, opts ...LockOption) (err error) {
+	if fn == nil {
+		return NoFunction("do", s.Key())
+	}
+	if err := s.Acquire(ctx, n, opts...); err != nil {
+		return err
+	}
+	defer func() { err = failure.Join(err, s.Release(ctx, n)) }()
+	if c := orZero(s).c; c != nil && c.opts.ProfileLabels {
+		under, end := Profiled(ctx, cmp.Or(labelOf(s.opts, opts).Name(), kindSemaphore))
+		defer end()
+		return fn(under)
+	}
+	return fn(ctx)
+}
+
+func (s *Semaphore) Release(ctx context.Context, n int) error {
+	s = orZero(s)
+	_, err := s.add(ctx, "release", n, s.permits > 0)
+	return err
+}
+
+func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
+	s = orZero(s)
+	return s.add(ctx, "release", n, true)
+}
+
+func (s *Semaphore) Resize(ctx context.Context, delta int) (bool, error) {
+	s = orZero(s)
+	return resize(ctx, s.c, kindSemaphore, s.key, delta)
+}
+
+func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
+	s = orZero(s)
+	return trySetPermits(ctx, s.c, kindSemaphore, s.key, n, ttl)
+}
+
+func (s *Semaphore) Drain(ctx context.Context) (int, error) {
+	s = orZero(s)
+	n, err := s.c.change(ctx, "drain", kindSemaphore, s.key, false, (*counting.Count).Drain)
+	return int(n), err
+}
+
+func (s *Semaphore) Available(ctx context.Context) (int, error) {
+	s = orZero(s)
+	return answer(ctx, s.c, "available", s.key, func() (int, error) {
+		ctx, cancel := s.c.net.Briefly()
+		defer cancel()
+		text, exists, err := s.c.net.Get(ctx, s.key)
+		if err != nil || !exists {
+			return s.permits, err
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return 0, failure.ErrWrongType
+		}
+		return n, nil
+	})
+}
+
+func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) error {
+	s, ctx = orZero(s), present(ctx)
+	a := attempt{c: s.c, op: op, kind: kindSemaphore, key: s.key}
+	a.begin(ctx, s.opts, opts)
+	err := cmpOr(enough(n, 0), enough(s.permits, 0))
+	switch {
+	case err != nil:
+	case n == 0:
+		err = s.c.checkKey(s.key)
+	default:
+		err = a.count(ctx, func() *counting.Demand { return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits}} })
+	}
+	return a.counted(err)
+}
+
+// add is the common part of all ways to release.
+func (s *Semaphore) add(ctx context.Context, op string, n int, exists bool) (bool, error) {
+	err := cmpOr(enough(n, 0), enough(s.permits, 0))
+	if err == nil && n == 0 && !exists {
+		err = s.c.checkKey(s.key)
+		if err == nil {
+			return true, nil
+		}
+	}
+	if err != nil {
+		return false, &observe.Error{Op: op, Key: s.key, Err: err}
+	}
+	missing := protocol.CreateMissing
+	if exists {
+		missing = protocol.LeaveMissing
+	}
+	return addPermits(ctx, s.c, op, kindSemaphore, s.key, n, missing, true)
+}

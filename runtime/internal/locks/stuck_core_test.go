@@ -1,0 +1,41 @@
+package locks
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+)
+
+// A call is suspected after Settings.DeadlockAfter if nothing bounds its wait.
+func TestMayWaitForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const after = time.Second
+		c := &Client{opts: Settings{DeadlockAfter: after}}
+		bounded, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		w := engine.NewWaiter[wish]()
+		pass := func() {
+			<-time.After(time.Minute)
+			synctest.Wait()
+		}
+		c.mayWaitForEver(bounded, w, UntilDone)
+		c.mayWaitForEver(context.Background(), w, time.Minute)
+		c.opts.DeadlockAfter = -1
+		c.mayWaitForEver(context.Background(), w, UntilDone)
+		pass()
+		_, ok := w.NextEvent()
+		require.False(t, ok)
+		c.opts.DeadlockAfter = after
+		c.mayWaitForEver(context.Background(), w, UntilDone)
+		pass()
+		ev, ok := w.NextEvent()
+		require.True(t, ok)
+		require.Equal(t, engine.Suspected, ev.Kind)
+	})
+}

@@ -1,0 +1,188 @@
+package locks
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// A ticket was handed the key, and has to ask for it; meanwhile the clock of the server was set back, and somebody else has the
+// key. By that clock the refusal is from before the grant, but it answers a request that was sent after it.
+func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	for name, early := range map[string]bool{"sent before": true, "sent after": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &Client{closing: make(chan struct{}), stopped: make(chan struct{}), tasks: make(chan func())}
+			c.running = 1
+			r := newResource(c, "k")
+			r.users = 10
+			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
+			r.Queue.Push(w)
+			w.Place = engine.PlaceLeading
+			tk := r.ticketFor(w.Terms)
+			sent := now()
+			tk.HandedOver(time.Now(), time.Now()) // as handed does for a waiter that has to ask
+			answer := func(sent time.Time) engine.EventKind {
+				r.Busy, tk.asking = 1, 1
+				tk.To(engine.TicketAsking)
+				w.Asks.Add(1)
+				r.settle(&acquireOp{w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, false, nil)
+				ev, ok := w.NextEvent()
+				require.True(t, ok)
+				return ev.Kind
+			}
+			if early {
+				require.Equal(t, engine.Turn, answer(sent.Add(-time.Millisecond)))
+			}
+			require.Equal(t, engine.Refused, answer(now()))
+		})
+	}
+}
+
+// A release that leaves the key to the next goroutine of this process grants it nothing, if the key was taken by force before the answer
+// came: the ticket asks.
+func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
+	t.Parallel()
+	for name, forced := range map[string]bool{"taken": true, "refused": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &Client{closing: make(chan struct{}), stopped: make(chan struct{}), tasks: make(chan func())}
+			r := newResource(c, "k")
+			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second, Renew: true}})
+			r.Queue.Push(w)
+			again := r.ticketFor(w.Terms)
+			again.Standing = true
+			again.To(engine.TicketQueued)
+			done := released{protocol.Released{Outcome: protocol.PassedOn, At: time.Now()}, now()}
+			want := engine.Refused
+			if forced {
+				again.taken()
+				done.Outcome, want = protocol.Kept, engine.Turn
+			}
+			r.mu.Lock()
+			r.resume(again, w.Terms, done, nil)
+			r.mu.Unlock()
+			ev, ok := w.NextEvent()
+			require.True(t, ok)
+			require.Equal(t, want, ev.Kind)
+			require.Nil(t, r.grant)
+			require.Equal(t, forced, again.UnclaimedGrant)
+		})
+	}
+}
+
+// A key is handed over while a request for it is under way, and lost before that request arrives, which takes it again: the holder gives it
+// back.
+func TestResource_WhatIsGrantedOnceMoreAfterItsLossIsGivenBack(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	r, w, tk, op := (&stateTest{t, c}).mutex("k")
+	request, l := op(), w.For.lease
+	tk.handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
+	require.Equal(t, engine.TicketGranted, stateOf(tk))
+	c.watchdog.Lose(l.guard, watchdog.ErrRefused)
+	r.settle(request, time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil)
+	r.quit() // as the request does when it is answered
+	require.ErrorIs(t, l.grant.unlock(l), failure.ErrLost)
+	require.Equal(t, engine.TicketWithdrawing, stateOf(tk))
+}
+
+// A key is handed over to a process whose last waiter has gone. The answer to its request, which is older, does not hide that: then the
+// next turn is that of Redisson's waiters.
+func TestResource_RemembersWhatItWasHandedWithoutAWaiter(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	r, w, tk, op := (&stateTest{t, c}).mutex("k")
+	request, sent, at := op(), now(), time.Now()
+	r.gone(w)
+	tk.handed(protocol.Message{Number: tk.Number, Granted: at.Add(time.Millisecond)})
+	r.settle(request, sent, protocol.Verdict{Wait: 1000, At: at}, false, nil)
+	r.quit() // as the request does when it is answered
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	require.True(t, tk.UnclaimedGrant)
+}
+
+// A waiter that has heard nothing for long, and has its place in the wait queue, asks together with many others. For any other reason few ask
+// together, so that an answer comes soon.
+func TestResource_ReviewsAfterALongTime(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute, Tracks: true}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	r, w, tk, _ := (&stateTest{t, c}).mutex("k")
+	for _, step := range []struct {
+		standing bool
+		to       *transport.Batcher
+		ago      time.Duration // before now, the request of this step is sent, which is refused
+		recheck  bool
+	}{
+		{false, c.takes, time.Hour, true},
+		{false, c.takes, time.Hour, true},
+		{true, c.reviews, time.Hour, true},
+		{true, c.acquires, time.Hour, false}, // a message
+		{true, c.reviews, 0, true},
+		{true, c.acquires, time.Hour, true},
+		{true, c.reviews, 0, true},
+	} {
+		tk.Standing, w.Recheck = step.standing, step.recheck
+		op := r.prepare(w)
+		require.Same(t, step.to, op.to)
+		at := time.Now().Add(-step.ago)
+		r.settle(op, at, protocol.Verdict{Wait: 1000, At: at}, false, nil)
+		r.quit()
+	}
+	r.gone(w)
+}
+
+// A waiter that a message wakes after a long time is in a hurry: its request does not gather with those to recheck.
+func TestResource_AMessageAfterALongTimeIsNoRecheck(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute, Tracks: true}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	c.reviews = c.net.Reviewer(protocol.Batch{Script: scripts.New("rechecks", "return redis.error_reply('ERR this is no time to recheck')")})
+	key, rc, ctx := redistest.Key(t, "k"), c.Redis(), t.Context()
+	require.NoError(t, rc.Do(ctx, rc.B().Hset().Key(key).FieldValue().FieldValue("java:1", "1").Build()).Error())
+	require.NoError(t, rc.Do(ctx, rc.B().Pexpire().Key(key).Milliseconds(60000).Build()).Error())
+	got := make(chan error, 1)
+	go func() {
+		l, err := c.Mutex(key).Lock(ctx)
+		if err == nil {
+			err = l.Unlock(ctx)
+		}
+		got <- err
+	}()
+	require.Eventually(t, func() bool {
+		r, ok := c.resources.known(key)
+		if !ok {
+			return false
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.ticket == nil || !r.ticket.Standing || r.ticket.State != engine.TicketQueued || r.Busy > 0 {
+			return false
+		}
+		past := time.Now().Add(-time.Minute)
+		r.ticket.Sees(engine.SightingOf(past, past))
+		return r.ticket.Rests()
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, rc.Do(ctx, rc.B().Del().Key(key).Build()).Error())
+	require.NoError(t, rc.Do(ctx, rc.B().Publish().Channel(protocol.LockChannel(key)).Message("0").Build()).Error())
+	require.NoError(t, <-got)
+}

@@ -1,0 +1,304 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/observe"
+)
+
+// neighbours returns the mutexes of one client at the beginning of lockers.
+func neighbours(lockers []Locker) (mutexes []*Mutex) {
+	for _, l := range lockers {
+		m, ok := l.(*Mutex)
+		if !ok || len(mutexes) > 0 && m.c != mutexes[0].c {
+			break
+		}
+		if mutexes == nil {
+			mutexes = make([]*Mutex, 0, len(lockers))
+		}
+		mutexes = append(mutexes, m)
+	}
+	return mutexes
+}
+
+// errGivenBack is the outcome of a try that another member made useless.
+var errGivenBack = errors.New("given back, as another part of the MultiLock is not to be had")
+
+// A trial is one try to lock a mutex among others.
+type trial struct {
+	m        *Mutex
+	own      context.Context // of the try
+	resource *resource       // nil without a resource to contend at
+	w        *waiter
+	entry    entry // the result of joining the resource
+	asked    asked
+	cfg      lockConfig
+	lease    *Lease
+	err      error
+}
+
+// tryTogether tries to lock all mutexes, which are of one client, at once, each under the context of the one before,
+// the first under that. It returns the leases before the first one that was refused and the error of that; it releases
+// those behind it. again reports that waiting may help. ctx and wait are those of the call.
+func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*Mutex, wait time.Duration, opts []LockOption) (got []*Lease, again bool, err error) {
+	c := mutexes[0].c
+	opts = append(slices.Clip(opts), WithWait(0))
+	trials := make([]trial, 0, len(mutexes))
+	again = true
+	for i, m := range mutexes {
+		trials = append(trials, trial{m: m, own: under})
+		t := &trials[i]
+		if i > 0 && len(m.opts) == 0 && len(mutexes[i-1].opts) == 0 {
+			t.cfg = trials[i-1].cfg
+		} else {
+			t.cfg, t.err = c.configure(m.opts, opts)
+		}
+		if t.err == nil {
+			t.resource, t.lease, t.err = m.approach(t.own, t.cfg)
+		}
+		if t.err != nil {
+			again = false // nothing is sent
+			break
+		}
+		under = t.lease.Context()
+		if t.resource == nil {
+			continue
+		}
+		t.w = newWaiter(t.own, t.lease, t.cfg)
+		t.entry = t.resource.join(t.w)
+		if t.entry == turnedAway {
+			break // the mutexes behind it need not be tried
+		}
+	}
+	if again {
+		ask(c, trials, c.net.Prompt() && wait == UntilDone && ctx.Done() == nil) // as in [Mutex.take]
+	}
+	got = make([]*Lease, 0, len(trials))
+	var behind []*Lease
+	for i := range trials {
+		t := &trials[i]
+		switch {
+		case t.resource == nil:
+		case !again:
+			t.resource.leave(t.w)
+			recycle(t.w)
+			t.resource.exit()
+			t.err = errGivenBack
+		default:
+			var lease *Lease
+			t.asked = asked{resource: t.resource, entry: t.entry, again: t.entry != toAsk}
+			if lease, t.err = c.contend(ctx, &t.asked, t.w, t.cfg, nil); lease != nil {
+				t.lease = lease // the one that it had from the beginning
+			}
+			t.resource.exit()
+		}
+		switch {
+		case t.err != nil:
+			tracesPart(tr, i, nil)
+			if err == nil || !again { // when nothing was sent: the error of the last one, which is the reason
+				err = &observe.Error{Op: "lock", Key: t.m.key, Err: t.err, Holder: c.holderOf(kindMutex, t.m.key, nil, t.err)}
+			}
+			continue
+		case err != nil:
+			behind = append(behind, t.lease)
+		default:
+			got = append(got, t.lease)
+		}
+		tracesPart(tr, i, t.lease)
+	}
+	undo(ctx, behind)
+	return got, again, err
+}
+
+// ask sends the requests of all trials that have none yet, in as few scripts as possible. inline is as with
+// [transport.Batcher.Submit].
+func ask(c *Client, trials []trial, inline bool) {
+	takes := make([]transport.Request, 0, len(trials))
+	var acquires []transport.Request
+	for i := range trials {
+		t := &trials[i]
+		if t.resource == nil || t.entry != toAsk {
+			continue
+		}
+		switch op := t.resource.prepare(t.w); {
+		case op == nil: // it was handed over a moment ago
+		case op.to == c.takes:
+			takes = append(takes, op)
+		default:
+			acquires = append(acquires, op)
+		}
+	}
+	c.takes.SubmitAll(takes, inline)
+	c.acquires.SubmitAll(acquires, inline)
+}
+
+// asked is a resource that a waiter has joined already, and asked if it has to.
+type asked struct {
+	*resource
+
+	entry entry // the result of joining; returned once
+	known bool  // entry has been returned
+	again bool
+}
+
+// join returns the result of joining, and joins again when there is a reason: no resource notifies a waiter that it
+// turned away.
+func (q *asked) join(w *waiter) entry {
+	if q.known {
+		return q.resource.join(w)
+	}
+	q.known = true
+	return q.entry
+}
+
+func (q *asked) ask(w *waiter) {
+	if q.again {
+		q.resource.ask(w)
+	}
+	q.again = true
+}
+
+// release unlocks all parts and returns the errors.
+func release(parts []*Lease) error {
+	_, err := giveBack(parts, len(parts))
+	return err
+}
+
+// giveBack unlocks all parts, the mutexes of one client in one round trip, and others in parallel. When needs of them
+// are unlocked, it waits for the others for a moment. It returns the number of parts that it knows to have been lost,
+// and the errors unless needs were unlocked.
+func giveBack(parts []*Lease, needs int) (lost int, errs error) {
+	if len(parts) == 1 {
+		errs = unlocked(parts[0], parts[0].grant.unlock(parts[0]))
+		if errors.Is(errs, failure.ErrLost) {
+			lost = 1
+		}
+		return lost, errs
+	}
+	start := now()
+	var groups [][]*Lease
+	for _, part := range slices.Backward(parts) {
+		_, _, mutex := mutexGrant(part.grant)
+		i := slices.IndexFunc(groups, func(group []*Lease) bool {
+			_, _, mutexes := mutexGrant(group[0].grant)
+			return mutex && mutexes && group[0].client == part.client
+		})
+		if i < 0 {
+			room := 1
+			if mutex {
+				room = len(parts)
+			}
+			groups = append(groups, make([]*Lease, 0, room))
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], part)
+	}
+	outcomes := make(chan error, len(parts))
+	for i, group := range groups {
+		if i == len(groups)-1 && needs == len(parts) {
+			releaseGroup(group, outcomes) // the caller waits for it anyway
+			break
+		}
+		group[0].client.spawn(func() { releaseGroup(group, outcomes) })
+	}
+	var enough <-chan time.Time // fires when the remaining releases are not waited for any more
+	for i := range parts {
+		select {
+		case err := <-outcomes:
+			switch {
+			case err == nil:
+				needs--
+			case errors.Is(err, failure.ErrLost):
+				lost++
+				fallthrough
+			default:
+				errs = failure.Join(errs, err)
+			}
+		case <-enough:
+			return lost, nil
+		}
+		if needs == 0 && enough == nil && i < len(parts)-1 {
+			// A server that has not got its part back refuses a process that locks again at once.
+			enough = time.After(max(5*time.Millisecond, 2*now().Sub(start)))
+		}
+	}
+	if needs <= 0 {
+		return lost, nil
+	}
+	return lost, errs
+}
+
+// releaseGroup unlocks one lease, or several that are mutexes of one client, and sends the outcome of each.
+func releaseGroup(group []*Lease, outcomes chan<- error) {
+	tell := func(l *Lease, err error) { outcomes <- unlocked(l, err) }
+	if len(group) == 1 {
+		tell(group[0], group[0].grant.unlock(group[0]))
+		return
+	}
+	c := group[0].client
+	ops := make([]*releaseOp, len(group))
+	frees := make([]transport.Request, 0, len(group))
+	for i, l := range group {
+		g := l.grant.(*grant) //nolint:forcetypeassert // a group of several consists of these
+		op, err := g.end(l)
+		switch {
+		case op == nil:
+			tell(l, err)
+		case op.pending: // the answer to a request has it sent, and may have come already
+		case op.plain:
+			frees = append(frees, op)
+		default:
+			g.on().kind.sendRelease(op, true)
+		}
+		ops[i] = op
+	}
+	c.frees.SubmitAll(frees, c.net.Prompt())
+	for i, l := range group {
+		if ops[i] != nil {
+			tell(l, ops[i].outcome(l))
+		}
+	}
+}
+
+// unlocked reports that l is released, and adds its operation and key to err.
+func unlocked(l *Lease, err error) error {
+	l.report()
+	if l.kind() == kindPermit {
+		return failedAt("release", l.key, err)
+	}
+	return failedAt("unlock", l.key, err)
+}
+
+// undoPatience is how long a failing call waits until its grants are released.
+const undoPatience = 100 * time.Millisecond
+
+// undo releases the grants of a failing call. A release that takes longer than [undoPatience], or than the call may
+// last, continues in the background.
+func undo(ctx context.Context, parts []*Lease) {
+	if len(parts) == 0 {
+		return
+	}
+	for _, l := range parts {
+		if g, _, ok := mutexGrant(l.grant); ok {
+			g.lingersNot(l) // others want them, and may not ask for it
+		}
+	}
+	done := make(chan struct{})
+	parts[0].client.spawn(func() {
+		defer close(done)
+		_ = release(parts) // a failed release is withdrawn, or the key expires
+	})
+	timer := time.NewTimer(undoPatience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,135 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	goruntime "runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// A waiter that gives up is recycled when no request knows it any more. A request knows it until
+// its outcome is recorded; otherwise another call would get that outcome.
+func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
+	t.Parallel()
+	r := newResource(&Client{}, "k")
+	w := &waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: UntilDone}}
+	r.Queue.Push(w)
+	r.Busy = 1
+	w.Asks.Add(1)
+	release := w.Events.Hold()
+	go r.settle(&acquireOp{w: w, ticket: &ticket{r: &r.lineCore, asking: 1, asked: true}}, time.Now(), protocol.Verdict{}, false, errors.New("no"))
+	for r.mu.TryLock() { // until it settles
+		r.mu.Unlock()
+		goruntime.Gosched()
+	}
+	require.Never(t, func() bool { return w.Asks.Load() == 0 }, 20*time.Millisecond, time.Millisecond) // it cannot speak yet
+	release()
+	<-w.Events.Bell
+	ev, ok := w.NextEvent()
+	require.True(t, ok)
+	require.Equal(t, engine.Failed, ev.Kind)
+	require.Eventually(t, func() bool { return w.Asks.Load() == 0 }, 20*time.Second, time.Millisecond)
+}
+
+// A ticket is handed over while a request for it is under way, which is refused after that by the server's clock. That is
+// believed if the clock went on as this one did. If it was set back before the grant, the refusal may be older, and
+// the server is asked.
+func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		back time.Duration
+		lost bool
+	}{"goes on": {0, true}, "set back": {time.Hour, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute}, nil)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, c.Close()) }()
+			looks := make(chan struct{}, 1000)
+			c.watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
+				looks <- struct{}{}
+				return make([]error, len(leases)) // it has them
+			}, c.net.RenewBatch, nil)
+
+			r, err := c.resources.enter(redistest.Key(t, "k"), false)
+			require.NoError(t, err)
+			defer r.exit()
+			cfg, err := c.configure(nil, nil)
+			require.NoError(t, err)
+			cfg.Polling = true
+			lease := newLease(c, kindMutex, r.key, context.Background())
+			w := newWaiter(context.Background(), lease, cfg)
+			require.Equal(t, toAsk, r.join(w))
+			tk := r.ticketFor(w.Terms)
+			op := &acquireOp{w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}
+			tk.To(engine.TicketAsking)
+			tk.Standing, tk.asking = true, 1
+			r.Busy++
+			w.Asks.Add(1)
+
+			refused := time.Now() // by the server's clock, which says so before it is set back
+			granted := refused.Add(-test.back)
+			redistest.Shared(t).Do("HSET", r.key, c.wire.Owner(tk.Number), "1")
+			tk.handed(protocol.Message{Number: tk.Number, Granted: granted})
+			ev, ok := w.NextEvent()
+			require.True(t, ok)
+			require.Equal(t, engine.Given, ev.Kind)
+			lease.given()
+			if test.lost {
+				refused = granted.Add(time.Microsecond)
+			}
+			r.settle(op, refused, protocol.Verdict{Wait: 1000, At: refused}, false, nil)
+			asked := looks
+			if test.lost {
+				asked = nil // by a renewal, if the machine stands still
+			}
+			select {
+			case <-lease.Context().Done():
+				require.True(t, test.lost)
+				require.ErrorIs(t, lease.Err(), watchdog.ErrRefused)
+				require.ErrorIs(t, lease.Unlock(t.Context()), failure.ErrLost)
+			case <-asked:
+				require.NoError(t, lease.Err())
+				require.NoError(t, lease.Unlock(t.Context()))
+			case <-time.After(20 * time.Second):
+				require.Fail(t, "nothing came of it")
+			}
+		})
+	}
+}
+
+// A partlyReleased permit is one of which the process has released a part, or is about to.
+type partlyReleased struct{ key string }
+
+func (p partlyReleased) Kind() string    { return kindPermit }
+func (p partlyReleased) Key() string     { return p.key }
+func (p partlyReleased) Owner() string   { return string(make([]byte, protocol.PermitLength)) }
+func (partlyReleased) Lost(error)        {}
+func (partlyReleased) Fewer(string) bool { return true }
+
+// A renewal of several permits that is answered while some of them are released here may have asked for too many: that
+// is no loss of the others, but a reason to ask again.
+func TestPermit_ARenewalThatAskedForTooManyIsNoLoss(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute, Tracks: true}, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
+	p, err := s.AcquireN(t.Context(), 2)
+	require.NoError(t, err)
+	renew := func(l *watchdog.Lease) error { return c.renew([]*watchdog.Lease{l}, []time.Duration{time.Minute})[0] }
+	require.NoError(t, renew(p.guard))
+	require.ErrorIs(t, renew(&watchdog.Lease{Holding: partlyReleased{s.key}, TTL: time.Minute}), errFewer)
+	redistest.Shared(t).Do("ZREM", "{"+s.key+"}:timeout", p.hold.Owner()[:protocol.PermitLength])
+	require.ErrorIs(t, renew(p.guard), watchdog.ErrRefused)
+	require.ErrorIs(t, p.Release(t.Context()), failure.ErrLost, "of one of both")
+}
