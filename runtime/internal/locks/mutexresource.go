@@ -17,7 +17,7 @@ import (
 // Redis grants to the resource. It does not matter which waiter asked: the resource serves the head of its queue, and
 // releases the key if there is none any more. A release can ask for the key once more, for the next head.
 //
-// This file has the rules of tickets, resourcegrant.go those of grants and releases, linger.go has the grants that stay with the process
+// This file has the rules of tickets, mutexgrant.go those of grants and releases, linger.go has the grants that stay with the process
 // for a moment after an unlock, and starts.go the turns of Redisson's waiters.
 type resource struct {
 	exclusiveCore
