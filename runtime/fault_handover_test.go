@@ -101,9 +101,13 @@ func (s *split) owner(t *testing.T, key string) string {
 // inLine returns the number of the client's owner in the wait queue.
 func (s *split) inLine(t *testing.T) string {
 	t.Helper()
-	inLine(t, s.server, s.key, 1)
-	owners, err := s.server.Do("LRANGE", "lockgen_waiting:{"+s.key+"}", "0", "-1").AsStrSlice()
-	require.NoError(t, err)
+	var owners []string
+	until(t, "one owner is in the line", func() bool {
+		var err error
+		owners, err = s.server.Do("LRANGE", "lockgen_waiting:{"+s.key+"}", "0", "-1").AsStrSlice()
+		require.NoError(t, err)
+		return len(owners) == 1
+	})
 	_, n, _ := strings.Cut(owners[0], ":")
 	return n
 }
