@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	inner "github.com/lockgen/lockgen/runtime/internal/locks"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 	"github.com/lockgen/lockgen/scripts"
 )
@@ -171,6 +172,12 @@ func watch() (hooks lockrt.Hooks, waiting chan string, ends chan lockrt.EndEvent
 		Waiting: func(_ context.Context, e lockrt.AcquireEvent) { waiting <- e.Key },
 		Ended:   func(_ context.Context, e lockrt.EndEvent) { ends <- e },
 	}, waiting, ends
+}
+
+// TestDefaults_OfAnswers: a client that looks for no deadlocks answers those of others as often as they look.
+func TestDefaults_OfAnswers(t *testing.T) {
+	t.Parallel()
+	require.EqualValues(t, lockrt.DefaultDeadlockAfter, inner.DeadlockAfter)
 }
 
 func TestNew_RefusesBadOptions(t *testing.T) {

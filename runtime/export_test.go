@@ -34,9 +34,6 @@ func PartsOf(l *Lease) int { return locks.PartsOf((*locks.Lease)(l)) }
 // Hears reports whether the subscription of the client is active.
 func Hears(c *Client) bool { return locks.Hears((*locks.Client)(c)) }
 
-// Subscribers returns how many tickets get messages.
-func Subscribers(c *Client) int { return locks.Subscribers((*locks.Client)(c)) }
-
 // ContendedLately reports whether a key is remembered as contended that long after it was refused, and another one.
 func ContendedLately(after time.Duration) (key, other bool) { return locks.ContendedLately(after) }
 

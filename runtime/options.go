@@ -16,8 +16,8 @@ import (
 
 // No other negative duration means anything.
 const (
-	UntilDone               = locks.UntilDone // as a wait, and the default: for as long as the context lives
-	Forever   time.Duration = math.MinInt64   // as [Options.TokenTTL]: without end
+	UntilDone time.Duration = math.MinInt64 // as a wait, and the default: for as long as the context lives
+	Forever   time.Duration = math.MinInt64 // as [Options.TokenTTL]: without end
 )
 
 // The defaults of [Options].

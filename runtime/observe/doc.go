@@ -1,5 +1,5 @@
 // Package observe has the types for observing locks: hooks and their events, statistics, snapshots of the holds and
-// waiting calls of a process, and the state of a lock in Redis. Package lockrt has the same types and constants under
+// waiting calls of a process, the state of a lock in Redis, and the errors of calls. Package lockrt has the same types and constants under
 // the same names, so a program that imports lockrt needs no import of this package.
 //
 // Four ways lead here:

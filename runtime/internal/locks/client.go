@@ -152,6 +152,7 @@ func (c *Client) Mutex(key string, opts ...LockOption) *Mutex {
 	return &Mutex{c: c.made(), key: key, opts: opts}
 }
 
+// Shutdown grants nothing any more, waits until each lease is unlocked or lost, and closes.
 func (c *Client) Shutdown(ctx context.Context) error {
 	if c.made() == nil {
 		return fmt.Errorf("lockgen: shutdown: %w", errNoClient)
@@ -187,6 +188,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 }
 
+// Close ends all leases, and waits for the background work. It deletes no keys: their holders may be at work.
 func (c *Client) Close() error {
 	if c.made() == nil {
 		return fmt.Errorf("lockgen: close: %w", errNoClient)

@@ -145,3 +145,8 @@ func tryOnce(t *testing.T, m Locker) error {
 	}
 	return err
 }
+
+// subscribers returns how many tickets get messages.
+func subscribers(c *Client) int {
+	return c.subscribers.Size()
+}

@@ -14,6 +14,7 @@ import (
 // A CurrentLease is the lease of a context, for code that did not lock: lockrt.CurrentLease.
 type CurrentLease struct{ t *Lease }
 
+// LeaseFrom returns the innermost lease of ctx, also that of a permit, and also after its end. Calls that enter again use leaseFrom.
 func LeaseFrom(ctx context.Context) (lease CurrentLease, ok bool) {
 	t := innermost(ctx)
 	return CurrentLease{t}, t != nil

@@ -1,6 +1,6 @@
 // Package locks has what package lockrt exports, without its documentation: the [Client], and each kind of lock. Package lockrt defines its types by
-// those of this package, and passes each call on to the method of the same name; it has the options, their defaults and checks, and the forms of
-// locks for generated code.
+// those of this package, and passes each call on to the method of the same name; Do locks, and calls [Lease.Do]. Package lockrt also has the Options
+// of a client, their defaults and checks, and the forms of locks for generated code.
 //
 // A call that acquires is an attempt, see attempt.go. It enters the resource of its key, contends there for a lease in the one wait loop, see
 // await.go, and is served in its turn. The state machine of a resource is lineCore, see line.go; a kind of lock is a lineKind. docs/architecture.md

@@ -56,11 +56,9 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 	return &Leadership{e, lease, term}, nil
 }
 
+// Lead campaigns again after each loss, and waits out outages. It returns only what would end the next campaign, too.
 func (e *Election) Lead(ctx context.Context, value string, fn func(ctx context.Context, l *Leadership) error) error {
 	e = orZero(e)
-	if fn == nil {
-		return NoFunction("lead", e.name)
-	}
 	return e.of.Lead(ctx, &candidate{e: e, ctx: ctx, value: value, fn: fn})
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-// answersFor is how often a client that looks for no deadlocks tells others about its calls: as often as they look by default.
-const answersFor = 5 * time.Second
+// DeadlockAfter is the default of [Settings].DeadlockAfter. A client that looks for no deadlocks answers those that do as if it were its own.
+const DeadlockAfter = 5 * time.Second
 
 // newMember returns the part of c that talks to other processes.
 func newMember(c *Client) *fleet.Member {
@@ -24,7 +24,7 @@ func newMember(c *Client) *fleet.Member {
 		OpTimeout: c.opts.OpTimeout, Lease: c.opts.Watchdog, Interval: c.opts.DeadlockAfter,
 	}
 	if cfg.Interval <= 0 {
-		cfg.Interval, cfg.Answers = answersFor, true
+		cfg.Interval, cfg.Answers = DeadlockAfter, true
 	}
 	if c.opts.BreakDeadlocks {
 		cfg.Break = func(d observe.Deadlock) error { return &observe.DeadlockError{Deadlock: d} }

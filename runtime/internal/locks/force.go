@@ -13,6 +13,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
+// ForceUnlock takes a key of any kind from owners alone, so it may be called again.
 func (c *Client) ForceUnlock(ctx context.Context, key string, owners ...string) (bool, error) {
 	const op = "force unlock"
 	fail := func(err error) (bool, error) { return false, &observe.Error{Op: op, Key: key, Err: err} }

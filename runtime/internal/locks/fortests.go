@@ -54,11 +54,6 @@ func PartsOf(l *Lease) int { return len(l.rare().composite.all()) }
 // Hears reports whether the subscription of the client is active.
 func Hears(c *Client) bool { return c.heard() }
 
-// Subscribers returns how many tickets get messages.
-func Subscribers(c *Client) int {
-	return c.subscribers.Size()
-}
-
 // ContendedLately reports whether a key is remembered as contended that long after it was refused, and another one.
 func ContendedLately(after time.Duration) (key, other bool) {
 	var c engine.Contended

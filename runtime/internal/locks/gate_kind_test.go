@@ -96,7 +96,7 @@ func TestKind_Waits(t *testing.T) {
 		require.NoError(t, receive(t, inTurn, "a call that waited"))
 	}
 	gone(t, server, key)
-	until(t, "the resource is forgotten", func() bool { return size() == 0 && Subscribers(one) == 0 && Subscribers(other) == 0 })
+	until(t, "the resource is forgotten", func() bool { return size() == 0 && subscribers(one) == 0 && subscribers(other) == 0 })
 }
 
 // TestKind_IsRenewedAndLost shows that the watchdog renews a gate, and that the holder learns of a loss, after which the next call has it.
@@ -135,7 +135,7 @@ func TestKind_LostReply(t *testing.T) {
 			t.Parallel()
 			server, key := redistest.Server(t), "gate"
 			proxy := redistest.Proxy(t, server.Addr())
-			settings := Settings{OpTimeout: patience, Tracks: true}.withDefaults()
+			settings := Settings{OpTimeout: long / 2, Tracks: true}.withDefaults()
 			conn, err := connect.Over(redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.PipelineMultiplex, o.ConnWriteTimeout = -1, 5*time.Second }),
 				connect.Options{Watchdog: settings.Watchdog, OpTimeout: settings.OpTimeout, Retry: settings.Retry.Pause, Host: fleet.Host(), Logger: settings.Logger})
 			require.NoError(t, err)

@@ -31,6 +31,7 @@ func (l *CountDownLatch) SetCount(ctx context.Context, n int) (bool, error) {
 	return started == 1, err
 }
 
+// CountDown goes on in the background for a minute: after an error, another call could count twice.
 func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 	l = orZero(l)
 	left, err := l.c.change(ctx, "count down", kindLatch, l.key, true, (*counting.Count).CountDown)

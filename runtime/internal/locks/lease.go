@@ -246,6 +246,7 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	})
 }
 
+// Extend never shortens. If Redis does not have the key for l any more, l is lost; after another error l stays as it was.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error { return l.granted().Extend(ctx, d) }
 
 // entered returns l, a reentry of a grant, if the grant satisfies cfg. A call with WithLease has the grant for that
@@ -274,6 +275,8 @@ func (l *Lease) joined(ctx context.Context, cfg lockConfig) (*Lease, error) {
 	return l, nil
 }
 
+// Unlock gives back the grant of l, if no other lease has it. Its context is for values alone: the call ends within OpTimeout. A lost lease frees
+// the key, too, if Redis still has it for the lease.
 func (l *Lease) Unlock(context.Context) error {
 	if l == nil || l.grant == nil {
 		return &observe.Error{Op: "unlock", Err: errNoLease}

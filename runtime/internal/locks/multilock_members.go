@@ -10,6 +10,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
+// NewMultiLock returns the lock of all lockers: the members of a MultiLock among them take its place, and the same lock counts once.
 func NewMultiLock(lockers ...Locker) *MultiLock {
 	m := &MultiLock{wait: UntilDone, members: make([]Locker, 0, len(lockers))}
 	for i, locker := range lockers {

@@ -24,6 +24,7 @@ type lockOption func(*lockConfig)
 
 func (f lockOption) applyLock(c *lockConfig) { f(c) }
 
+// WithWait sets the wait, which configure checks.
 func WithWait(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.wait = d
@@ -31,6 +32,7 @@ func WithWait(d time.Duration) LockOption {
 	})
 }
 
+// WithLease undoes WithWatchdog.
 func WithLease(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.TTL, c.Renew = d, false
@@ -38,6 +40,7 @@ func WithLease(d time.Duration) LockOption {
 	})
 }
 
+// WithWatchdog undoes WithLease.
 func WithWatchdog(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) {
 		c.TTL, c.Renew = d, true

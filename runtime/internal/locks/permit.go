@@ -43,6 +43,7 @@ func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, opts ...LockOp
 	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), Once))
 }
 
+// Release releases all permits with these ids, or none if one is gone.
 func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	s = orZero(s)
 	raw, err := counting.RawIDs(ids...)
@@ -58,6 +59,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	return err
 }
 
+// UpdateLease changes how long a permit of this client is trusted, too.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
 	s = orZero(s)
 	if d != UntilDone && d < MinLease {
@@ -69,6 +71,7 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 	return err == nil && left != protocol.NoPermit, err
 }
 
+// TTL changes how long a fixed permit of this client is trusted, too.
 func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
 	s = orZero(s)
 	left, err := s.ask(ctx, "ttl", id, func(raw string, here *counting.Count) (int64, error) {

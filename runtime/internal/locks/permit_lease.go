@@ -92,6 +92,7 @@ func (p *Permit) PermitIDs() []string {
 	return protocol.PermitIDs(p.hold.Owner())
 }
 
+// Release is as [Lease.Unlock]. The client goes on trying for a minute.
 func (p *Permit) Release(context.Context) error {
 	if p.granted() == nil {
 		return &observe.Error{Op: "release", Err: errNoPermit}

@@ -19,6 +19,7 @@ type RedLock struct {
 
 var _ Locker = (*RedLock)(nil)
 
+// NewRedLock returns the lock of a key on the servers of clients. The first client decides the timeouts, and calls the hooks; closing it ends the calls.
 func NewRedLock(key string, clients []*Client, opts ...LockOption) *RedLock {
 	fail := func(format string, args ...any) *RedLock {
 		return &RedLock{key: key, err: fmt.Errorf("%w: "+format, append([]any{failure.ErrBadOption}, args...)...)}

@@ -39,8 +39,6 @@ func (m *RWMutex) TryRLock(ctx context.Context, opts ...LockOption) (*Lease, err
 	return m.lock(ctx, "try read lock", false, append(slices.Clip(opts), Once))
 }
 
-func (m *RWMutex) RLocker() Locker { return ReadLocker{m} }
-
 // A ReadLocker locks M for reading.
 type ReadLocker struct{ M *RWMutex }
 

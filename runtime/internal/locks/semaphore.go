@@ -52,6 +52,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(ctx)
 }
 
+// Release goes on in the background for a minute: after an error, another call could release twice.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	s = orZero(s)
 	_, err := s.add(ctx, "release", n, s.permits > 0)
