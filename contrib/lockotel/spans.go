@@ -65,7 +65,7 @@ func (t *Telemetry) acquired(ctx context.Context, e *lockrt.AcquireEvent) {
 		trace.WithLinks(links(e.HolderTraces)...))
 	if e.Err != nil && (e.Outcome == lockrt.OutcomeError || e.Outcome == lockrt.OutcomeLost) {
 		span.AddEvent("exception", trace.WithTimestamp(at), trace.WithAttributes(
-			attribute.String("exception.type", fmt.Sprintf("%T", e.Err)),
+			attribute.String("exception.type", typeOf(e.Err)),
 			attribute.String("exception.message", t.textOf(e.Err, append(slices.Clone(e.Parts), e.Key)...))))
 		span.SetStatus(codes.Error, "the lock could not be had")
 	}
@@ -166,4 +166,9 @@ func traceParent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier.Get("traceparent")
+}
+
+// typeOf returns the type of err by the name that programs know it by: package lockrt has the types of errors under its own name.
+func typeOf(err error) string {
+	return strings.Replace(fmt.Sprintf("%T", err), "*observe.", "*lockrt.", 1)
 }
