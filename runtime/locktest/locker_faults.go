@@ -185,7 +185,11 @@ func (s *suite) stoppedServer() {
 func (s *suite) serverComesBackEmpty() {
 	server := s.ownServer()
 	one, two := s.processAt(s.url, brisk), s.processAt(s.url, brisk)
-	l := one.hold(unexpiring)
+	terms := unexpiring
+	if s.silent() {
+		terms = lockrt.WithWatchdog(brisk.Watchdog) // the next renewal finds the loss
+	}
+	l := one.hold(terms)
 	got := two.later(s.ctx(), unexpiring)
 	for _, p := range []*process{one, two} {
 		s.until("it listens", func() bool { return s.silent() || s.channels(p.client.ID()) > 0 })
