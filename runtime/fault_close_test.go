@@ -28,33 +28,18 @@ func closings() map[string]func(c *lockrt.Client) error {
 	}
 }
 
+// A client that ends while the server has granted a request withdraws the grant, whether the reply arrives late or never.
 func TestFault_ClosingWithdrawsWhatIsHalfAcquired(t *testing.T) {
-	t.Parallel()
-	for name, end := range closings() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			atBest(t, inTime, func() bool {
-				l := newLine(t, lockrt.Options{OpTimeout: patience})
-				acquires := l.seen(asks)
-				l.proxy.Blackhole(redistest.Replies)
-				got := lockLater(patient(t), l.client.Mutex(l.key))
-				if !underWay(l, acquires, got) {
-					return false
-				}
-				until(t, "the server has granted it", func() bool { return number(t, l.server, "EXISTS", l.key) == 1 })
-				closed := make(chan error, 1)
-				go func() { closed <- end(l.client) }()
-				require.ErrorIs(t, receive(t, got, "the waiter").err, lockrt.ErrClosed)
-				l.proxy.Deliver()
-				require.NoError(t, receive(t, closed, "the end of "+name))
-				gone(t, l.server, l.key) // granted to nobody
-				return true
-			})
-		})
-	}
+	withdrawsAtClose(t, (*redistest.FaultProxy).Deliver)
 }
 
 func TestFault_ClosingWithdrawsAnAcquireWhoseReplyIsLost(t *testing.T) {
+	withdrawsAtClose(t, (*redistest.FaultProxy).Discard)
+}
+
+// withdrawsAtClose ends a client whose request is granted and not answered. settle ends the silence of the network.
+func withdrawsAtClose(t *testing.T, settle func(p *redistest.FaultProxy)) {
+	t.Helper()
 	t.Parallel()
 	for name, end := range closings() {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +56,7 @@ func TestFault_ClosingWithdrawsAnAcquireWhoseReplyIsLost(t *testing.T) {
 				closed := make(chan error, 1)
 				go func() { closed <- end(l.client) }()
 				require.ErrorIs(t, receive(t, got, "the waiter").err, lockrt.ErrClosed)
-				l.proxy.Discard()
+				settle(l.proxy)
 				require.NoError(t, receive(t, closed, "the end of "+name))
 				gone(t, l.server, l.key) // granted to nobody
 				return true
