@@ -2,7 +2,6 @@ package lockrt
 
 import (
 	"context"
-	"reflect"
 
 	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
@@ -75,7 +74,7 @@ func memberOf(l Locker) locks.Locker {
 	case *MultiLock:
 		return (*locks.MultiLock)(l)
 	}
-	if v := reflect.ValueOf(l); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if locks.IsNothing(l) {
 		return nil
 	}
 	if shows, ok := l.(inspected); ok {

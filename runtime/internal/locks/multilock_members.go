@@ -16,7 +16,7 @@ func NewMultiLock(lockers ...Locker) *MultiLock {
 	for i, locker := range lockers {
 		whole, ok := locker.(*MultiLock)
 		switch {
-		case isNothing(locker):
+		case IsNothing(locker):
 			m.refuse("", fmt.Errorf("%w: lock %d of a MultiLock is nil", failure.ErrBadOption, i))
 		case ok:
 			m.members = append(m.members, whole.members...)
@@ -75,8 +75,8 @@ func (m *MultiLock) distinct() []Locker {
 	return once
 }
 
-// isNothing reports whether l is nil, or has a nil pointer in it.
-func isNothing(l Locker) bool {
+// IsNothing reports whether l is nil, or has a nil pointer in it.
+func IsNothing(l any) bool {
 	v := reflect.ValueOf(l)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
