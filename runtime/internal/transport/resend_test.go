@@ -54,6 +54,20 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "1", held, "it takes nothing any more")
 
+	// The second one is refused, the first is still under way, or its answer is.
+	lost = proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
+	server.Do("SET", "k", "0")
+	proxy.OnRequest(func(cmd []string) {
+		if redistest.Command("EVALSHA")(cmd) && cmd[len(cmd)-4] == "1" {
+			server.Do("DEL", "k")
+			server.Do("HSET", "k", "something", "else")
+		}
+	})
+	require.ErrorIs(t, net.RunRoundInTime(round(3), takesSome).Err(), ErrNoAnswer)
+	<-lost.Done()
+	require.ErrorContains(t, net.RunRoundInTime(protocol.SentAgain(round(3)), takesSome).Err(), "WRONGTYPE", "sent once")
+	server.Do("DEL", "k")
+
 	proxy.Cut()
 	close(stopped)
 	net.Quit()
