@@ -54,6 +54,7 @@ type arena struct {
 	history *history
 
 	over    int64    // when the last fault was
+	lasts   int64    // until when a release that was lost may leave a key: the run has to show the next grant after that
 	victim  *attempt // its lease was lost by the server, or nil
 	stopped atomic.Bool
 	mu      sync.Mutex
@@ -121,6 +122,7 @@ func (a *arena) strike() *findings {
 			break
 		}
 		a.row.inject(a)
+		a.pass(time.Duration(a.lasts - now()))
 	}
 	if settled {
 		a.settle()
@@ -437,8 +439,7 @@ func (a *arena) forgets(key string, how func()) {
 	how()
 	e.Until = now()
 	a.history.add(e)
-	// A release that was lost leaves a key until its lease ends. The run has to show the next grant after that.
-	a.pass(time.Duration(e.At + int64(a.lease) - now()))
+	a.lasts = e.At + int64(a.lease)
 }
 
 func (a *arena) mark(w what, p *proc, key string) {
