@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/failure"
@@ -30,6 +31,8 @@ type compositeLease struct {
 	pass func(parts []*Lease) (successor *compositeLease, rest []*Lease)
 
 	tr *trace.Caller // reports what becomes of the lease of a RedLock, for tests; or nil
+
+	unlocked atomic.Bool // Unlock was called
 
 	mu        sync.Mutex // guards the rest; never held during a call of a part
 	parts     []*Lease
@@ -160,7 +163,7 @@ func (co *compositeLease) look(cause error) {
 	co.mu.Unlock()
 	if !enough {
 		co.whole.end(cause)
-		if co.whole.client.opts.Hooks.Ended != nil && !co.whole.unlocked.Load() {
+		if co.whole.client.opts.Hooks.Ended != nil && !co.unlocked.Load() {
 			co.whole.reportLater() // its parts were released one by one
 		}
 		co.spend()
@@ -246,7 +249,7 @@ func (co *compositeLease) reenter(*Lease, *Lease) bool { return false }
 // unlock ends l and all its parts, whatever the result for each. It waits until so many are released that, together
 // with those it never had, another caller can hold a whole; it releases the others in the background.
 func (co *compositeLease) unlock(l *Lease) error {
-	if l.unlocked.Swap(true) {
+	if co.unlocked.Swap(true) {
 		return failure.ErrReleased
 	}
 	co.mu.Lock()

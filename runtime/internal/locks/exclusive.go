@@ -48,7 +48,7 @@ func (r *exclusiveCore) entered() (n int, known bool) {
 func (r *exclusiveCore) reenter(g *grant, outer, l *Lease) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if l.kind() != outer.kind() || r.shut || r.grant != g || outer.unlocked.Load() || outer.ended() != nil {
+	if l.kind() != outer.kind() || r.shut || r.grant != g || outer.unlocked || outer.ended() != nil {
 		return false
 	}
 	g.attach(l)

@@ -224,13 +224,14 @@ func (g *grant) unlock(l *Lease) error {
 // send to Redis; else the result.
 func (g *grant) end(l *Lease) (*releaseOp, error) {
 	r := g.on()
-	if l.unlocked.Swap(true) {
-		return nil, failure.ErrReleased
-	}
 	l.end(failure.ErrReleased) // before another caller can get it
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if l.unlocked {
+		return nil, failure.ErrReleased
+	}
+	l.unlocked = true
 	g.remove(l)
 	loss := g.rare().lost
 	switch outer := g.first; {

@@ -18,10 +18,10 @@ import (
 type Lease struct {
 	leaseCore
 
-	grant    anyGrant    // the grant of the lease; set before the caller gets it
-	token    int64       // 0 if it has none
-	unlocked atomic.Bool // Unlock was called
-	at       int32       // its index in the grant; guarded by the lock of that
+	grant    anyGrant // the grant of the lease; set before the caller gets it
+	token    int64    // 0 if it has none
+	at       int32    // its index in the grant; guarded by the lock of that
+	unlocked bool     // Unlock was called; guarded by the lock of the grant
 }
 
 // An anyGrant is a hold of a process in Redis, which leases enter and leave.

@@ -73,10 +73,10 @@ func (g *grant) succeed(outer, l *Lease) bool {
 	r := g.on()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.shut || g.state > engine.GrantLingering || outer.unlocked.Load() || outer.ended() != nil || !g.only(outer) {
+	if r.shut || g.state > engine.GrantLingering || outer.unlocked || outer.ended() != nil || !g.only(outer) {
 		return false
 	}
-	outer.unlocked.Store(true)
+	outer.unlocked = true
 	g.remove(outer)
 	g.attach(l)
 	return true

@@ -108,7 +108,7 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *grant) {
 	consider := func(x *Lease) {
 		g, ok := x.grant.(*grant)
 		switch {
-		case !ok || g.on() != &r.lineCore || g.rare().lost != nil || x.unlocked.Load() || x.ended() != nil:
+		case !ok || g.on() != &r.lineCore || g.rare().lost != nil || x.unlocked || x.ended() != nil:
 		case g.writes():
 			writes = g
 		case reads == nil || g.renewed():
