@@ -23,3 +23,11 @@ const (
 type kindNumber uint8
 
 func numberOf(kind string) kindNumber { return kindNumber(slices.Index(countedKinds[:], kind)) }
+
+// rwKind returns the kind of a read-write lock for its writer or its readers.
+func rwKind(write bool) string {
+	if write {
+		return kindWrite
+	}
+	return kindRead
+}

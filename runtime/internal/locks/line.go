@@ -30,7 +30,8 @@ type lineCore struct {
 }
 
 // A lineKind is what a kind of lock decides, and what it says to Redis. The caller holds the lock of the resource, except for name,
-// owner, read and sendRelease, and where a method says so. Each kind has its own version of the first methods; lineCore has the others for most kinds.
+// owner, read and sendRelease, and where a method says so. lineCore has
+// defaults for Follow and for most of the ticketRules and grantRules; exclusiveCore adds Excludes, grants, holds, remove and reenter. A kind has the rest.
 type lineKind interface {
 	engine.Policy[wish]
 

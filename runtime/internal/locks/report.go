@@ -2,7 +2,9 @@ package locks
 
 import (
 	"context"
+	"errors"
 
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/observe"
@@ -118,4 +120,41 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 		}
 		hook(ctx, e)
 	}, true)
+}
+
+// outcomeOf returns the outcome of a call that ended with err.
+func outcomeOf(err error) observe.Outcome {
+	switch {
+	case err == nil:
+		return observe.OutcomeAcquired
+	case errors.Is(err, failure.ErrNotAcquired):
+		return observe.OutcomeBusy
+	case errors.Is(err, failure.ErrLost):
+		return observe.OutcomeLost
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return observe.OutcomeCancelled
+	}
+	return observe.OutcomeError
+}
+
+// reasonOf returns the reason for which a lease ended with cause.
+func reasonOf(cause error) observe.EndReason {
+	switch {
+	case cause == failure.ErrReleased: //nolint:errorlint // this very one, which is nearly all of them
+		return observe.EndReleased
+	case !errors.Is(cause, failure.ErrLost) && errors.Is(cause, failure.ErrReleased):
+		return observe.EndReleased
+	case !errors.Is(cause, failure.ErrLost) && errors.Is(cause, failure.ErrClosed):
+		return observe.EndClosed
+	case errors.Is(cause, watchdog.ErrRefused):
+		return observe.EndTaken
+	case errors.Is(cause, watchdog.ErrElapsed):
+		return observe.EndElapsed
+	case errors.Is(cause, watchdog.ErrTooLong):
+		return observe.EndMaxHold
+	}
+	if _, ok := errors.AsType[*watchdog.UnconfirmedError](cause); ok {
+		return observe.EndUnconfirmed
+	}
+	return observe.EndOther
 }

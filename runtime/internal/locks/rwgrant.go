@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // writes reports whether g, of a read-write lock, is for writing.
@@ -72,4 +73,10 @@ func (r *rwResource) remove(g *grant, _ error) {
 		return
 	}
 	r.reads = slices.DeleteFunc(r.reads, func(x *grant) bool { return x == g })
+}
+
+func (r *rwResource) sendRelease(op *releaseOp, _ bool) {
+	op.run(func() (protocol.Outcome, error) {
+		return r.c.withdrawals.Release(r.lock.Release(r.owner(op.ticket)), op.ticket.OutcomeUnknown)
+	})
 }

@@ -108,10 +108,4 @@ func (r *rwResource) ended(tk *ticket) {
 	}
 }
 
-func (r *rwResource) sendRelease(op *releaseOp, _ bool) {
-	op.run(func() (protocol.Outcome, error) {
-		return r.c.withdrawals.Release(r.lock.Release(r.owner(op.ticket)), op.ticket.OutcomeUnknown)
-	})
-}
-
 func (r *rwResource) withdrawer() engine.Withdrawer { return r.c.withdrawals.Of(kindWrite, r.key) }

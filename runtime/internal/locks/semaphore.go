@@ -52,7 +52,8 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	return fn(ctx)
 }
 
-// Release goes on in the background for a minute: after an error, another call could release twice.
+// Release returns an error after Options.OpTimeout without an answer, and goes on in the background for up to a minute. Another call
+// after such an error may release the permits twice.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	s = orZero(s)
 	_, err := s.add(ctx, "release", n, s.permits > 0)

@@ -198,8 +198,8 @@ func (t *Transport) Listen(channel string, event func(hub.Event)) *hub.Listener 
 	return t.hub.Listen(channel, event)
 }
 
-// Heard returns how many subscriptions of the client to a channel of Redisson a server counts, and how many messages have come
-// on it since it was subscribed.
+// Heard returns how many messages have come on a channel of Redisson since it was subscribed, and how many of the subscriptions
+// that the server counts are the client's own.
 func (t *Transport) Heard(channel string) (messages uint64, own int64) {
 	messages, subscribed := t.hub.Heard(channel)
 	if !subscribed {

@@ -13,8 +13,8 @@ type Holding interface {
 	Kind() string // leases of different kinds are never in one batch
 	Key() string
 	Owner() string
-	// Lost is called once, when the lease is lost, with one of the causes above. It
-	// must not block. It is not called after Stop has returned true.
+	// Lost is called once, when the lease is lost, with [ErrRefused], [ErrElapsed], [ErrTooLong] or
+	// an [*UnconfirmedError]. It must not block. It is not called after Stop has returned true.
 	Lost(cause error)
 }
 

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-// Leases and permits share these methods. A nil leaseCore is that of no grant.
+// Leases and permits share these methods of leaseCore, which lease.go has. A nil leaseCore is that of no grant.
 
 // Key returns the key, or "" without a grant.
 func (t *leaseCore) Key() string {
@@ -99,4 +100,12 @@ func (t *leaseCore) prolong(ctx context.Context, d time.Duration) error {
 		t.client.watchdog.Extend(t.guard, sent, ttl)
 		return nil
 	})
+}
+
+// ownerName returns the owner of t for the log: as in Redis, or "" for a lock of several parts.
+func (t *leaseCore) ownerName() string {
+	if t.guard == nil {
+		return ""
+	}
+	return fleet.OwnerOf(t.guard)
 }
