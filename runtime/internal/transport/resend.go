@@ -48,13 +48,14 @@ func (t *Transport) RunGrantInTime(cmd protocol.Command, grants func(first int64
 
 // RunRoundInTime is RunGrantInTime for a command of a [protocol.Round], of which Redis keeps by its number what it took. Redis
 // keeps that it took nothing only of one that says that it was sent before: once that was sent, or the client of a cluster has sent the
-// first one again by itself, the first command may still come, and that it took nothing answers nothing. Nor does an error that the
-// server replies with, unless it has replied to each of them with one: the others may still take something.
+// first one again by itself, the first command may still come, and that it took nothing answers nothing. Nor does an error that is true
+// of one of the commands alone, such as the reply of a busy server, or a connection that the server refuses: the others may still take
+// something, or have taken it.
 func (t *Transport) RunRoundInTime(cmd protocol.Command, grants func(first int64) bool) Reply {
 	if t.cfg.Replicas > 0 {
 		resends := t.Resent()
 		reply := t.RunGrant(cmd, grants)
-		if _, refused := Replied(reply.Err()); t.Resent() != resends && (refused || !tookSome(reply)) {
+		if t.Resent() != resends && (refuses(reply.Err()) || !tookSome(reply)) {
 			return Reply{rueidis.NewErrorResult(ErrNoAnswer)}
 		}
 		return reply
@@ -181,7 +182,6 @@ func (x *timely) sendBeside() {
 func (x *timely) await() (reply Reply, again bool) {
 	l := &x.net.lateness
 	var nothing bool // answers the first command
-	refusals := 0    // errors that the server replied with
 	for answered := 0; ; {
 		got := <-x.replies
 		if got.late {
@@ -195,15 +195,11 @@ func (x *timely) await() (reply Reply, again bool) {
 		again = sent > 1 || x.net.Resent() != x.resends
 		nothing = nothing || got.first && err == nil && again && x.round && !tookSome(got.Reply)
 		last := answered == sent
-		refused := err == nil && got.Err() != nil
-		if refused {
-			refusals++
-		}
 		switch {
 		case err == nil && !(nothing && got.first), last && (sent == MostBeside || nothing || !errors.Is(err, rueidis.ErrClosing)):
 			l.remove(x)
 			l.mu.Unlock()
-			open := refused && again && x.round && (refusals < sent || x.net.Resent() != x.resends)
+			open := x.round && again && refuses(got.Err()) // that is no word about the other commands
 			if reply = got.Reply; open || nothing && (err != nil || got.first) {
 				reply = Reply{rueidis.NewErrorResult(ErrNoAnswer)} // of those that may still take something
 			}
@@ -224,6 +220,9 @@ func (x *timely) await() (reply Reply, again bool) {
 		}
 	}
 }
+
+// refuses reports whether err says that Redis has not run the command that it is about.
+func refuses(err error) bool { return err != nil && !Unknown(err) && !Unconfirmed(err) }
 
 // tookSome reports whether the first number of a reply is more than 0. An error that the server replies with is an answer, too.
 func tookSome(reply Reply) bool {

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"io"
+	stdnet "net"
 	"testing"
 	"time"
 
@@ -67,6 +69,28 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 	<-lost.Done()
 	require.ErrorContains(t, net.RunRoundInTime(protocol.SentAgain(round(3)), takesSome).Err(), "WRONGTYPE", "sent once")
 	server.Do("DEL", "k")
+
+	dial := &stdnet.OpError{Op: "dial", Err: io.ErrUnexpectedEOF}
+	for name, test := range map[string]struct {
+		fails []error // the commands, in this order; the first one is the first
+		want  error
+	}{
+		"never sent":                  {[]error{dial}, dial},
+		"broke":                       {[]error{io.EOF}, io.EOF},
+		"broke, the other never sent": {[]error{io.EOF, dial}, ErrNoAnswer},
+		"broke, the others closed":    {[]error{io.EOF, io.EOF, rueidis.ErrClosing}, ErrNoAnswer},
+		"never sent, the other broke": {[]error{dial, io.EOF}, io.EOF},
+	} {
+		x := net.timely(round(4))
+		x.round = true
+		net.lateness.add(x)
+		x.sent = len(test.fails)
+		for i, err := range test.fails {
+			x.replies <- timelyReply{Reply: Reply{rueidis.NewErrorResult(err)}, first: i == 0}
+		}
+		reply, _ := x.await()
+		require.Equal(t, test.want, reply.Err(), name)
+	}
 
 	proxy.Cut()
 	close(stopped)
