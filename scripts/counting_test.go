@@ -496,6 +496,31 @@ func TestCounting_WithdrawnRequestsTakeNothing(t *testing.T) {
 	})
 }
 
+// TestPermits_OfARequestThatWasGivenUp shows that permits which an earlier request took are not counted twice when their client, which does
+// not know that, asks for them again under another number.
+func TestPermits_OfARequestThatWasGivenUp(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		first, others := strings.Repeat("x", 16), strings.Repeat("y", 16)+strings.Repeat("z", 16)
+		_, err := c.create(c.number(), "3", "0")
+		require.NoError(t, err)
+		for range 2 {
+			got, err := c.permits(c.number(), "0", "0", first)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, got[0])
+			require.Equal(t, "2", c.dump())
+		}
+		got, err := c.permits(c.number(), "0", "0", first+others)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, got[0])
+		require.Equal(t, "0", c.dump())
+		n, err := c.giveBackPermits(first+others, "0")
+		require.NoError(t, err)
+		require.EqualValues(t, 3, n)
+		require.Equal(t, "3", c.dump())
+	})
+}
+
 func TestCounting_KeysOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c *counter) {

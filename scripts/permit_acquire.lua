@@ -44,7 +44,13 @@ if not free and ARGV[5] ~= '0' and #ARGV > 6 then
 end
 local granted, sum = 0, 0
 for i = 7, #ARGV, 2 do
-  local want = #ARGV[i] / 16
+  -- Permits that are there were taken by an earlier request, which the client gave up without knowing that.
+  local want = 0
+  each(ARGV[i], function(id)
+    if not redis.call('zscore', KEYS[4], id) then
+      want = want + 1
+    end
+  end)
   if not free or sum + want > free then
     break
   end
