@@ -107,10 +107,15 @@ func inTime(n int64, err error) (int64, error) {
 // Change makes a script change the count, once, however often it is sent: for the caller until ctx ends, at most for
 // the time limit of calls, and then, if anyway is set, in the background.
 func (k *Count) Change(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command) (int64, error) {
+	copies := false // of a request were sent; the goroutine that sends writes it
 	n, answered, err := k.changes.Change(ctx, k.c.OpTimeout, anyway, func(number, oldest uint64) (int64, error) {
-		reply, _ := k.c.Net.RunInTime(nil, cmd(numbered(number, oldest)))
+		reply, again := k.c.Net.RunInTime(nil, cmd(numbered(number, oldest)))
+		copies = copies || again
 		return inTime(reply.Int())
 	})
+	if answered && err != nil && copies {
+		answered = false // the error is about one of them
+	}
 	return k.changed(ctx, anyway, n, answered, err)
 }
 
@@ -127,6 +132,8 @@ func (k *Count) changed(ctx context.Context, anyway bool, n int64, answered bool
 		return n, transport.Refused(err)
 	case ctx.Err() != nil:
 		return 0, failure.Ended(ctx)
+	case err != nil:
+		return 0, fmt.Errorf("%w: it may have been done by a request without an answer; the last one failed: %w", failure.ErrUnavailable, transport.Refused(err))
 	case anyway:
 		return 0, fmt.Errorf("%w: no answer within %v; it is done as soon as Redis answers", failure.ErrUnavailable, k.c.OpTimeout)
 	}

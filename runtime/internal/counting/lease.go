@@ -38,10 +38,11 @@ func (c *Client) SetLease(key, raw string, d time.Duration, here *Count) (int64,
 		settle = append(settle, c.Watchdog.Update(&p.guard, sent, ttl, p.Owner() == raw))
 	}
 	commands := c.Wire.PermitSemaphore(key)
+	resends := c.Net.Resent()
 	left, err := c.Net.Run(commands.SetLease(raw, d)).Int()
 	outcome := watchdog.Refused
 	switch {
-	case transport.Unknown(err), transport.Unconfirmed(err):
+	case transport.Unknown(err), transport.Unconfirmed(err), err != nil && c.Net.Resent() != resends: // the first one may have been done
 		outcome = watchdog.Unknown
 	case err == nil && left != protocol.NoPermit:
 		outcome = watchdog.Done

@@ -86,14 +86,17 @@ func (ch *Changes) Change(ctx context.Context, limit time.Duration, anyway bool,
 
 // Insist calls send until it is answered, and then wakes the waiters of this process. It returns the answer, or answered is false: the
 // caller waits until ctx ends, and for limit at most. After that send goes on in the background if anyway is set. In the end Insist gives up.
+// An error after a request with an unknown outcome is no answer either: the earlier one may have been done. Then
+// answered is false, too, with the error.
 func (ch *Changes) Insist(ctx context.Context, limit time.Duration, anyway bool, send func() (int64, error)) (n int64, answered bool, err error) {
 	return ch.insist(ctx, limit, anyway, 0, send)
 }
 
 func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool, number uint64, send func() (int64, error)) (n int64, answered bool, err error) {
 	type reply struct {
-		n   int64
-		err error
+		n     int64
+		err   error
+		maybe bool // an earlier request may have been done
 	}
 	soon := monotonic.Now().Add(min(insistence, limit)) // after that Redis may have forgotten the result
 	over := soon
@@ -103,10 +106,12 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 	done := make(chan reply, 1)
 	ch.host.Spawn(func() {
 		var down Outage
-		for last := false; ; {
+		for last, maybe := false, false; ; { // maybe: a request so far may have been done
 			n, err := send()
+			earlier := maybe
 			if err != nil {
-				_, passing := ch.host.Fate(err)
+				unknown, passing := ch.host.Fate(err)
+				maybe = maybe || unknown
 				pause := down.Pause(ch.host.Backoff, err)
 				switch again := monotonic.Now().Add(pause); {
 				case !passing:
@@ -128,7 +133,7 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 				ch.wake()
 			}
 			ch.mu.Unlock()
-			done <- reply{n, err}
+			done <- reply{n, err, earlier && err != nil}
 			return
 		}
 	})
@@ -136,7 +141,7 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 	defer timer.Stop()
 	select {
 	case r := <-done:
-		return r.n, true, r.err
+		return r.n, !r.maybe, r.err
 	case <-ctx.Done():
 	case <-timer.C:
 	}

@@ -15,7 +15,8 @@ import (
 // process, or the time makes the head ask again, or the head leaves.
 //
 // A grant for a waiter that left is released. A request with an unknown outcome is sent again, unchanged, until the
-// outcome is known: Redis stores the result under the number of the request.
+// outcome is known: Redis stores the result under the number of the request. After a minute it may soon have forgotten the result: then the
+// counter gives the request up, and asks anew.
 type Counter[T Demanding] struct {
 	Queue WaitQueue[T]
 	Alike bool // all want the same: one answer serves all of them
@@ -240,6 +241,10 @@ func (ct *Counter[T]) lead() {
 // send sends the request with an unknown outcome again, or a new one for the waiters, unless one is
 // under way.
 func (ct *Counter[T]) send() {
+	if b := ct.batch; ct.state == CounterUnknown && b.down.Longer(insistence) {
+		ct.end(b)
+		ct.host.Abandoned(true, b.down.Last)
+	}
 	switch {
 	case ct.state == CounterAsking, ct.state == CounterIdle && ct.Queue.Empty():
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -43,7 +44,10 @@ type tillSeen struct {
 	abandoned       []bool   // batches, or changes
 }
 
-var errLasting = errors.New("it stays so")
+var (
+	errLasting = errors.New("it stays so")
+	errPasses  = errors.New("it was not done, and passes")
+)
 
 func (x *till) Send(b *CountBatch[wanting], number, oldest uint64, wanted bool) CountAnswer {
 	x.mu.Lock()
@@ -271,7 +275,7 @@ func TestCounter_InsistsNoLongerThanRedisRemembers(t *testing.T) {
 				last = monotonic.Since(began)
 				return 0, errBroke
 			})
-			require.True(t, answered)
+			require.False(t, answered, "an earlier one may have been done")
 			require.ErrorIs(t, err, errBroke)
 			require.Greater(t, last, insistence/2)
 			require.LessOrEqual(t, last, insistence)
@@ -279,6 +283,56 @@ func TestCounter_InsistsNoLongerThanRedisRemembers(t *testing.T) {
 			require.Equal(t, anyway, len(x.saw().abandoned) == 1)
 		})
 	}
+}
+
+// An error that says that a request was not done says nothing about an earlier one with an unknown outcome.
+func TestCounter_AnErrorAfterAnUnknownOutcomeIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		errs     []error
+		answered bool
+	}{
+		"refused":          {errs: []error{errLasting}, answered: true},
+		"refused later":    {errs: []error{errPasses, errLasting}, answered: true},
+		"unknown, refused": {errs: []error{errBroke, errPasses, errLasting}},
+		"unknown, done":    {errs: []error{errBroke, nil}, answered: true},
+	} {
+		counting(t, nil, func(t *testing.T, x *till) {
+			last, tries := test.errs[len(test.errs)-1], 0
+			_, answered, err := x.Change(t.Context(), time.Minute, false, func(uint64, uint64) (int64, error) {
+				tries++
+				return 0, test.errs[tries-1]
+			})
+			require.Equal(t, test.answered, answered, name)
+			require.Equal(t, last, err, name)
+			require.Len(t, test.errs, tries, name)
+		})
+	}
+}
+
+// A batch is not repeated when Redis may have forgotten its result, however many wait: the next request is another one.
+func TestCounter_UnknownIsGivenUpWhenRedisMayHaveForgottenIt(t *testing.T) {
+	t.Parallel()
+	counting(t, dictate(CountAnswer{Err: errBroke}), func(t *testing.T, x *till) {
+		w := x.waits(1, time.Hour)
+		began := monotonic.Now()
+		for len(x.saw().abandoned) == 0 {
+			next(t, w, Failed)
+			for _, ok := w.NextEvent(); ok; _, ok = w.NextEvent() {
+			}
+			pass(time.Second)
+			x.Ask(w)
+			require.Less(t, monotonic.Since(began), KeepResults)
+		}
+		require.Greater(t, monotonic.Since(began), insistence)
+		next(t, w, Failed)
+		require.Equal(t, []bool{true}, x.saw().abandoned)
+		numbers := x.saw().numbers
+		require.Equal(t, []uint64{1, 2}, slices.Compact(slices.Clone(numbers)))
+		require.Equal(t, uint64(2), x.saw().oldest[len(numbers)-1], "Redis runs the first one no more")
+		x.answers(dictate(CountAnswer{}))
+		x.Leave(w)
+	})
 }
 
 // A change whose caller has gone is made in the background, or not any more. When it is made, it wakes the waiters of this process, for
@@ -297,7 +351,7 @@ func TestCounter_ChangesInTheBackground(t *testing.T) {
 				}
 				return 1, nil
 			})
-			require.Equal(t, !anyway, answered)
+			require.False(t, answered)
 			require.Equal(t, !anyway, err != nil)
 			_, poked := w.NextEvent()
 			require.False(t, poked)
