@@ -194,7 +194,7 @@ func each[To, From locks.LockOption](opts []From) []To {
 }
 
 // WithWait bounds the wait: after d the call fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis does not
-// answer within one more second. 0 tries once, [UntilDone] is no bound. Another negative d is [ErrBadOption], and so is
+// answer within one more second, of a RedLock within [Options.RedLockTimeout]. 0 tries once, [UntilDone] is no bound. Another negative d is [ErrBadOption], and so is
 // any d for a call that tries once. The timeout of a context would end the lease's context, too. Redisson's waitTime.
 func WithWait(d time.Duration) LockOption { return locks.WithWait(d) }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-// DeadlockAfter is the default of [Settings].DeadlockAfter. A client that looks for no deadlocks answers those that do as if it were its own.
+// DeadlockAfter is the interval with which a client that looks for no deadlocks answers those that do: the default of lockrt.Options.
 const DeadlockAfter = 5 * time.Second
 
 // newMember returns the part of c that talks to other processes.
