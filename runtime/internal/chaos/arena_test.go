@@ -424,6 +424,9 @@ func (a *arena) broken(p *proc, key string) {
 	if a.row.rules.loses {
 		a.victim = a.holding()
 	}
+	if a.row.rules.forgets {
+		a.lasts = now() + int64(a.lease)
+	}
 	a.mark(broken, p, key)
 }
 
