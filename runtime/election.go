@@ -68,8 +68,9 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 //	}
 //
 // During an outage it returns one error, which matches [ErrUnavailable]. The loop ends with ctx, or after a permanent
-// error. It sees a change within milliseconds, and the end of a dead leader when its lease is over. It costs one round
-// trip for each change and each watchdog time of the leader, or every 5s without a leader.
+// error. It sees a change within milliseconds, and the end of a dead leader when its lease is over. Each look costs one round
+// trip. Observe looks after each change, when the lease of the leader would be over if it were not renewed, every 30s with a
+// leader and every 5s without one. While the client receives no messages, it looks every 500ms.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		(*locks.Election)(e).Observe(ctx)(func(leader election.Leader, err error) bool { return yield(Leader(leader), err) })
