@@ -1,4 +1,4 @@
-// Package scripts is not for import by programs: it has the Lua that package lockrt runs inside Redis, one file per
+// Package scripts is not for import by programs: it has the Lua that the runtime runs inside Redis, one file per
 // step, and changes with it.
 //
 // The files say.lua, handover.lua, rw.lua, fair.lua, owned.lua and counting.lua have the functions that several steps share,
