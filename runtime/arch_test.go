@@ -55,6 +55,7 @@ var borders = []border{
 		why: "it waits and decides, and knows neither Redis nor what is sent there"},
 	{of: "runtime/internal/quorum", not: []string{anything}, but: []string{module + "/runtime/internal/quorum", module + "/runtime/internal/trace"},
 		why: "it decides, and knows neither servers nor what is sent there"},
+	{of: "runtime/internal/protocol", not: []string{anything}, but: []string{module + "/scripts"}, why: "it says what is sent, and sends nothing"},
 	{of: "runtime/internal/trace/tracetest", not: []string{anything}, but: []string{module + "/runtime/internal", module + "/scripts", module + "/spec", mini, "github.com/yuin/gopher-lua"},
 		why: "it replays traces of tests against the specification, beside a server in memory"},
 	{of: "runtime/internal/connect", not: []string{anything}, why: "it connects clients of rueidis",
