@@ -107,6 +107,32 @@ func TestFiles_OfCommands(t *testing.T) {
 	require.Greater(t, looked, 100, "files of the commands")
 }
 
+// TestFiles_Listed shows that a package whose comment lists its files in layers names all of them.
+func TestFiles_Listed(t *testing.T) {
+	t.Parallel()
+	all, err := packages()
+	require.NoError(t, err)
+	listed := 0
+	for name, p := range all {
+		if !within(name, module+"/runtime") {
+			continue
+		}
+		for _, file := range p.GoFiles {
+			text, err := os.ReadFile(filepath.Join(p.Dir, file))
+			require.NoError(t, err)
+			comment, _, _ := strings.Cut(string(text), "\npackage ")
+			if !strings.Contains(comment, "The files stand in layers.") {
+				continue
+			}
+			listed++
+			for _, other := range p.GoFiles {
+				require.Regexp(t, `\b`+regexp.QuoteMeta(other)+`\b`, comment, "the list of %s", name)
+			}
+		}
+	}
+	require.Positive(t, listed)
+}
+
 // TestKeys shows that one package builds the names of keys and channels: in the others none of them is written out.
 func TestKeys(t *testing.T) {
 	t.Parallel()

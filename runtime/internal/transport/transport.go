@@ -26,6 +26,7 @@
 //	                      subscribe.go (messages)
 //	requests              transport.go, send.go (chooses the connection), replicas.go (waits for replicas), resend.go (sends again what is late)
 //	many requests         batch.go (locks and releases), renew.go (renewals)
+//	for other packages    bounded.go (ends a call with its context), others.go (plain commands, to find other clients)
 //
 // A batch is built in [call.command]. A message arrives in [tracker.subscriber], or in [cluster.subscriber] of a cluster, and package hub
 // passes it to the function that was given to Listen. A reply that is late or lost has the command sent again by [Transport.sendLate]; the error
