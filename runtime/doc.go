@@ -16,7 +16,8 @@
 //
 // Making a lock sends nothing. A lock names a key and holds no state: make one for each use, or keep one and share it between
 // goroutines. All types are safe for concurrent use. A name has 1,024 bytes at most. It may have a hash tag, as in order:{42}. A
-// name with another brace, as in a{b, is refused, because a cluster could not unlock it. A call with an unusable name returns a
+// name whose first opening brace begins no hash tag, as in a{b or {}x, is refused, because a cluster could not unlock it. A cluster
+// also refuses a closing brace without an opening one, as in a}b, and every brace in the name of a latch. A call with an unusable name returns a
 // [KeyError], one with an unusable option, number, zero value, nil pointer, function or context returns [ErrBadOption]. Neither
 // sends anything.
 //
