@@ -92,7 +92,7 @@ func paragraphs(lines []string) string {
 	for _, line := range lines {
 		if trimmed := strings.TrimSpace(line); trimmed == "" || trimmed != strings.TrimPrefix(line, " ") {
 			b.WriteByte('\n')
-		} else {
+		} else if !strings.HasSuffix(b.String(), "\n") {
 			b.WriteByte(' ')
 		}
 		b.WriteString(strings.TrimSpace(line))
@@ -103,7 +103,7 @@ func paragraphs(lines []string) string {
 // namelessComment finds a subject without a name: at the beginning of a sentence, where the first word of a comment may have a small letter,
 // since a comment behind code is no whole sentence, and, as in "one who waits", anywhere.
 var namelessComment = regexp.MustCompile(`(?:^|[.!:;] )(Who|What|Whose|Whoever|Those who|Nobody who|One who|That which|Is told|It is told)\b|` +
-	`^(who|what|whose|whoever)\b|\n(Who|What|Whose|Whoever)\b|\b([Oo]nes?|[Tt]hose|([Ss]ome|[Aa]ny)body|[Nn]obody|[Ee]verybody) who\b`)
+	`^(who|what|whose|whoever)\b|\n(Who|What|Whose|Whoever)\b|\b([Tt]o|[Ww]ith|[Ff]or|[Ff]rom|[Oo]nly|[Tt]han|[Tt]hat|[Mm]any|[Aa]ll|[Ll]ast|[Nn]ext|[Oo]f one,?|is|has|have) who\b|\b([Oo]nes?|[Tt]hose|([Ss]ome|[Aa]ny)body|[Nn]obody|[Ee]verybody) who\b`)
 
 // quoted is text of a comment that names code, quotes a text, or has another meaning than the private word in it.
 var quoted = regexp.MustCompile("`[^`]*`|\"[^\"]*\"|home director(y|ies)")
@@ -170,10 +170,15 @@ func TestCommentFaults(t *testing.T) {
 		"the party that waits":                         1,
 		"It has a \"claim\" in the home directory.":    0,
 		"A list:\nWhat it holds":                       1,
+		"Only who has it unlocks it.":                  1,
+		"It shows that who enters has it.":             1,
+		"It is handed to who waits, or to who asks.":   1,
+		"It says who waits, and for which lock.":       0,
 		"Redis tells of it. Whoever listens hears it.": 2,
 	} {
 		require.Len(t, commentFaults(text), want, text)
 	}
+	require.Len(t, commentFaults(paragraphs([]string{" Lock waits.", "", " Who waits is next."})), 1, "of a second paragraph")
 	comments, err := goComments("a.go", []byte("package a\n\n// Whoever is code.\ntype Whoever int\n\nfunc f() {\n\t// Who\n\t// waits.\n\tf() //nolint:x // who\n}\n"))
 	require.NoError(t, err)
 	require.Equal(t, map[int]string{3: "It is code.", 7: "Who waits.", 9: ""}, comments)

@@ -138,7 +138,7 @@ func (f *fleet) permits(t *testing.T) {
 		ended(t, trusts.Context()) // which knows only its own grant
 		require.ErrorIs(t, trusts.Err(), lockrt.ErrLost)
 		require.Less(t, time.Since(prolonged), longer, "at the old end")
-		require.NoError(t, told.Err(), "who asks is told that it lasts")
+		require.NoError(t, told.Err(), "a caller that asks learns that it lasts")
 		ended(t, told.Context())
 		require.Greater(t, time.Since(prolonged), short, "at the new end")
 		g := served(t, inGo)

@@ -38,9 +38,9 @@ var differs = []struct {
 }{
 	{regexp.MustCompile(`^fenced: `), "its tokens begin with the time of the server, so that they rise also when it has lost its data"},
 	{regexp.MustCompile(`: 2 lock again$`), "a process counts itself how often it entered, and is there once"},
-	{regexp.MustCompile(`^spin: .*(unlock|force)$`), "whoever listens is told; Redisson's spin lock tells nobody"},
+	{regexp.MustCompile(`^spin: .*(unlock|force)$`), "every listener gets a message; Redisson's spin lock sends none"},
 	{regexp.MustCompile(`^read: 8 force$`), "the keys of the holds are deleted, too, which Redisson leaves to expire"},
-	{regexp.MustCompile(`: reads, too$`), "who reads under a write lock is an owner of its own"},
+	{regexp.MustCompile(`: reads, too$`), "a reader under a write lock is an owner of its own"},
 	{regexp.MustCompile(`^downgrade: stops writing$`), "other readers are told, who wait until the lease is over with Redisson"},
 	{regexp.MustCompile(`served$`), "the next one of this library is given the lock at once, and told on a channel of its own"},
 	{regexp.MustCompile(`^write: 8 force$`), "a thread of Redisson that does not wait yet forgets a 1 and remembers a 0"},

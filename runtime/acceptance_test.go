@@ -17,7 +17,7 @@ import (
 
 // This file does what Redisson's own tests of RLock, RFencedLock and the non-reentrant lock do, one test
 // for each of theirs, under its name. A Java thread is a context here: the holder of a lock is the context that has its
-// lease, and who works under the lease's context enters again. Times and numbers are smaller.
+// lease, and a call under the lease's context enters again. Times and numbers are smaller.
 
 // jobs runs n of them at once, and fails unless all succeed.
 func jobs(t *testing.T, n int, job func(i int) error) {
@@ -369,7 +369,7 @@ func TestRedisson_Lock_IsLocked(t *testing.T) {
 	unheld(t, m)
 }
 
-// Only who has the lease can unlock, so another thread is one whose lease is over.
+// Only a lease can unlock. So a lease that is over stands for a thread that does not hold the lock.
 func TestRedisson_Lock_UnlockFail(t *testing.T) {
 	t.Parallel()
 	m := newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"))

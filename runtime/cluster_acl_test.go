@@ -29,7 +29,7 @@ func newWalled(t *testing.T) walled {
 	return walled{redistest.Cluster(t, a.servers(t)), lockrt.Options{TLS: a.client(t), Watchdog: 3 * time.Second}}
 }
 
-// user returns the user for a kind of lock, who has a name of his own, and how many rules of his are for that kind.
+// user returns the user for a kind of lock, which has a name of its own, and how many of its rules are for that kind.
 func (w walled) user(t *testing.T, kind string) (u aclUser, ofKind int) {
 	t.Helper()
 	u = userOf(t, kind)

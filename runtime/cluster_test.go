@@ -337,8 +337,8 @@ func occupied(t *testing.T, s *redistest.RedisServer) (end func()) {
 	return end
 }
 
-// TestCluster_AsksForShardedChannels shows that a server that cannot say now whether it has them is asked again, or another one
-// is, and that only who does not know of them has none. One that loads its data does answer.
+// TestCluster_AsksForShardedChannels shows that the client asks again, or asks another server, if a server cannot say now whether it
+// has sharded channels. Only a server that does not know the command has none. A server that loads its data does answer.
 func TestCluster_AsksForShardedChannels(t *testing.T) {
 	t.Parallel()
 	// of returns some servers, of which the first has all slots.

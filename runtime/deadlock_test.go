@@ -317,7 +317,7 @@ func TestDeadlock_Kinds(t *testing.T) {
 	})
 }
 
-// TestDeadlock_Permits shows that a call that waits for a permit is in a circle only when all who have permits wait for it.
+// TestDeadlock_Permits shows that a call that waits for a permit is in a circle only if all holders of permits wait for it.
 func TestDeadlock_Permits(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// afterACrowd returns a client that had commands of many under way at once, and then those of one, who sends over a
+// afterACrowd returns a client that had commands of many callers under way at once, and then those of a lone caller, which go over a
 // connection of its own.
 func afterACrowd(t *testing.T, url string, opts lockrt.Options) *lockrt.Client {
 	t.Helper()
@@ -121,7 +121,7 @@ func TestDirect_Mute(t *testing.T) {
 	}
 }
 
-// Many who come and go share the connection, one at a time, and none is kept from the others.
+// Many callers use the connection, one at a time, and none keeps it from the others.
 func TestDirect_IsForOneAtATime(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

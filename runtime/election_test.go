@@ -341,7 +341,7 @@ func TestElection_Lead(t *testing.T) {
 		_ = e.Lead(t.Context(), "a", func(context.Context, *lockrt.Leadership) error { panic("bug") })
 	})
 	l, err := other.Election(office).Campaign(patient(t), "b")
-	require.NoError(t, err, "who panics resigns")
+	require.NoError(t, err, "a leader that panics resigns")
 	require.NoError(t, l.Resign(t.Context()))
 
 	// One that resigned itself does not campaign again.

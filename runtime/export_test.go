@@ -65,7 +65,8 @@ func Asks(ctx context.Context, c *Client, send func() error) error {
 // RestSoon has c close connections soon that nothing uses, but the two that it has at rest. Call it before its first request.
 func RestSoon(c *Client) { locks.RestSoon((*locks.Client)(c)) }
 
-// AtEnd has f called by who ends a lease of c that is made from now on, before anybody else can have the key.
+// AtEnd sets f for the leases of c that are made from now on. The goroutine that ends such a lease calls f before another process can have
+// the key.
 func AtEnd(c *Client, f func(key string)) { locks.AtEnd((*locks.Client)(c), f) }
 
 // SpreadBy has c subscribe again after a random part of d, while it is at rest. Call it before any other method of c.

@@ -20,7 +20,7 @@ import (
 // theirs, under its name; those that look at times to the millisecond are in package scripts, where the clock is the
 // test's. Times and numbers are smaller.
 
-// fairQueue returns who stands in the queue of a fair lock.
+// fairQueue returns the waiters in the queue of a fair lock.
 func fairQueue(t *testing.T, server *redistest.RedisServer, key string) []string {
 	t.Helper()
 	queue, err := server.Do("LRANGE", "redisson_lock_queue:{"+key+"}", "0", "-1").AsStrSlice()
@@ -88,7 +88,7 @@ func TestRedisson_Fair_MultipleLocks(t *testing.T) {
 	nothingLeft(t, server, key)
 }
 
-// Many who wait for a short time, and one that dies: no place lasts for longer than the lease and Options.FairWait.
+// Many waiters with short wait times, and one that dies: no place lasts for longer than the lease and Options.FairWait.
 func TestRedisson_Fair_WaitTimeoutDrift(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")
@@ -155,7 +155,7 @@ func TestRedisson_Fair_FirstThreadDeathTimeoutDrift(t *testing.T) {
 	lease := ok(t)(m.Lock(patient(t)))
 	require.GreaterOrEqual(t, time.Since(start), 999*time.Millisecond)
 	require.Less(t, time.Since(start), 10*time.Second)
-	require.Less(t, len(runs), 40, "who waits for a dead one does not ask without a pause")
+	require.Less(t, len(runs), 40, "a waiter behind a dead one pauses between requests")
 	free(t, lease)
 	nothingLeft(t, server, key)
 }
@@ -196,7 +196,7 @@ func TestRedisson_Fair_ForceUnlock(t *testing.T) {
 	require.True(t, taken)
 	receive(t, lease.Context().Done(), "the end of the lease")
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
-	next := gotten(t, got, "who is next")
+	next := gotten(t, got, "the next waiter")
 	taken, err = other.ForceUnlock(patient(t))
 	require.NoError(t, err)
 	require.True(t, taken)
@@ -305,7 +305,7 @@ func TestRedisson_Fair_IsLockedOtherThread(t *testing.T) {
 	unheld(t, other)
 }
 
-// Only who has a lease can unlock, so what cannot be unlocked is one that is over.
+// Only a lease can unlock. So a lease that is over stands for a thread that does not hold the lock.
 func TestRedisson_Fair_UnlockFail(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")
@@ -386,7 +386,7 @@ func TestRedisson_Fair_Concurrency_MultiInstance_Ordering(t *testing.T) {
 	nothingLeft(t, server, key)
 }
 
-// A key is sent as it was given; who maps names maps them before.
+// The client sends a key as it was given: a program that maps names maps them before.
 func TestRedisson_Fair_NameMapper(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")

@@ -12,7 +12,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// Those of one process who stand in the queue one behind the other have the lock one after the other, without a request
+// Waiters of one process that stand in the queue one behind the other get the lock one after the other, without a request
 // to Redis. This file is about such rows.
 
 // A fairRow is a fair lock for which n goroutines of one client wait.
@@ -45,7 +45,7 @@ func (r *fairRow) comes(t *testing.T, n int, opts ...lockrt.LockOption) {
 	}
 }
 
-// next returns the lease of the one whose turn it is.
+// next returns the lease of the waiter whose turn it is.
 func (r *fairRow) next(t *testing.T) *lockrt.Lease {
 	t.Helper()
 	lease := gotten(t, r.waits[0], "the next in the row")
@@ -94,7 +94,7 @@ func TestFairMutex_ARowOfOneProcessGoesOnWithoutRedis(t *testing.T) {
 	require.Equal(t, 2, fairStanding(t, r.client.FairMutex(r.key)).Waiting)
 	free(t, lease)
 	lease = gotten(t, behind, "the other process, in its turn")
-	require.Empty(t, r.waits[0], "who came after that")
+	require.Empty(t, r.waits[0], "a later waiter")
 	free(t, lease)
 	free(t, r.next(t))
 	nothingLeft(t, r.server, r.key)
@@ -315,7 +315,7 @@ func (r *fairRow) served(t *testing.T, n int, opts ...lockrt.LockOption) (lease 
 	return lease, queued(t, r.server, r.other.FairMutex(r.key), n)
 }
 
-// Those of a row who had the lock hold up nobody, if it is lost, for two seconds each.
+// If the lock is lost, the waiters of a row that had it do not delay the others by two seconds each.
 func TestFairMutex_ARowThatIsLostLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	t.Run("while the last one hangs", func(t *testing.T) {

@@ -51,7 +51,7 @@ func TestFairMutex_IsHandedOver(t *testing.T) {
 	l := newLine(t, lockrt.Options{Tracking: lockrt.TrackingOff})
 	m := l.client.FairMutex(l.key)
 	asked := l.seen(asksFair)
-	atBest(t, "who was given it asked once", func() bool { // not again because it listens from now on, nor after a while
+	atBest(t, "the next holder asked once", func() bool { // not again because it listens from now on, nor after a while
 		before := len(asked)
 		lease := ok(t)(m.Lock(patient(t)))
 		got := queued(t, l.server, m, 1)
@@ -74,7 +74,7 @@ func TestFairMutex_JavaThreadsHaveTheirTurn(t *testing.T) {
 	got := queued(t, server, m, 2)
 	behind := fairQueue(t, server, key)[1]
 	channel := "redisson_lock__channel:{" + key + "}:"
-	until(t, "who is behind a Java thread listens", func() bool { return subscribers(t, server, channel+behind) == 1 })
+	until(t, "the waiter behind a Java thread listens", func() bool { return subscribers(t, server, channel+behind) == 1 })
 	free(t, lease)
 	require.Zero(t, number(t, server, "EXISTS", key), "it is the Java thread's")
 	_, err := m.TryLock(patient(t))
@@ -86,7 +86,7 @@ func TestFairMutex_JavaThreadsHaveTheirTurn(t *testing.T) {
 	require.Empty(t, got)
 	server.Do("DEL", key)
 	server.Do("PUBLISH", channel+behind, "0")
-	free(t, gotten(t, got, "who waited behind it"))
+	free(t, gotten(t, got, "the waiter behind it"))
 	nothingLeft(t, server, key)
 }
 
@@ -106,7 +106,7 @@ func TestFairMutex_ADeadWaiterIsPassedOver(t *testing.T) {
 	got := queued(t, l.server, m, 2)
 	start := time.Now()
 	free(t, lease)
-	next := gotten(t, got, "who is behind the dead")
+	next := gotten(t, got, "the waiter behind the dead one")
 	require.Less(t, time.Since(start), 8*time.Second)
 	free(t, next)
 	cancel()
@@ -143,7 +143,7 @@ func TestFairMutex_ADeadWaiterIsPassedOverByThoseWhoHaveAskedLongAgo(t *testing.
 			}
 			start := time.Now()
 			free(t, lease)
-			free(t, gotten(t, next, "who is behind it"))
+			free(t, gotten(t, next, "the waiter behind it"))
 			require.Less(t, time.Since(start), 15*time.Second, "sooner than it asks by itself")
 			cancel()
 			l.proxy.Refuse(false)

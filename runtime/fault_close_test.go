@@ -222,7 +222,7 @@ func TestFault_CloseIsBoundedWhenNothingIsAnswered(t *testing.T) {
 		closed := make(chan error, 1)
 		go func() { closed <- l.client.Close() }()
 		require.Error(t, receive(t, closed, "the end of Close"))
-		require.ErrorIs(t, receive(t, pending, "the one whose request is under way").err, lockrt.ErrClosed)
+		require.ErrorIs(t, receive(t, pending, "the call whose request is under way").err, lockrt.ErrClosed)
 		require.ErrorIs(t, receive(t, queued, "the one in the queue").err, lockrt.ErrClosed)
 		require.Error(t, held.Err())
 		require.Error(t, context.Cause(held.Context()))
@@ -251,7 +251,7 @@ func TestFault_CloseFailsWhoeverWaitsThroughAClientThatIsNotBrief(t *testing.T) 
 			return false
 		}
 		require.Error(t, c.Close())
-		require.ErrorIs(t, receive(t, pending, "the one whose request is under way").err, lockrt.ErrClosed)
+		require.ErrorIs(t, receive(t, pending, "the call whose request is under way").err, lockrt.ErrClosed)
 		l.proxy.Deliver()
 		gone(t, l.server, l.key)
 		return true

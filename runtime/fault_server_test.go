@@ -482,8 +482,7 @@ func TestFault_KeyBecomesSomethingElseWhileOthersWait(t *testing.T) {
 	require.Equal(t, "x", value)
 }
 
-// TestFault_RefusesToWrite: a server that accepts no writes for a while is waited for, by who locks and by
-// who unlocks.
+// TestFault_RefusesToWrite: Lock and Unlock wait for a server that accepts no writes for a while.
 func TestFault_RefusesToWrite(t *testing.T) {
 	t.Parallel()
 	for name, state := range map[string]struct {

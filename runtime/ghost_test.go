@@ -93,7 +93,7 @@ func TestGhost_StandsInNobodysWay(t *testing.T) {
 			stand(server, key, uuid)
 			since := time.Now()
 			free(t, held)
-			free(t, gotten(t, waits, "who is alive"))
+			free(t, gotten(t, waits, "the waiter that is alive"))
 			require.Less(t, time.Since(since), ghostBound)
 			nothingLeft(t, server, key)
 		})

@@ -364,8 +364,8 @@ func TestHandOver_TakesTurnsWithJava(t *testing.T) {
 // javaTakes takes a lock that is free.
 const javaTakes = `if redis.call('exists', KEYS[1]) == 1 then return 0 end return redis.call('hset', KEYS[1], 'java:1', 1)`
 
-// A Java program that hears of a release asks later than who shares a process with who released. It is
-// served all the same: nobody else asks within the first 5ms.
+// A Java program that hears of a release asks later than a waiter in the process that released the lock. It still gets the lock: no
+// other waiter asks within the first 5ms.
 func TestHandOver_JavaHasAStart(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{Cohort: 1, Tracking: lockrt.TrackingOff})

@@ -94,10 +94,10 @@ func TestHooks_SayHowACallEnded(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(patient(t))
 	gone := lockLater(ctx, m)
-	receive(t, told.waits, "who gives up")
+	receive(t, told.waits, "the call that gives up")
 	cancel()
-	require.ErrorIs(t, receive(t, gone, "who gave up").err, context.Canceled)
-	cancelled := receive(t, told.ends, "who gave up")
+	require.ErrorIs(t, receive(t, gone, "the call that gave up").err, context.Canceled)
+	cancelled := receive(t, told.ends, "the call that gave up")
 	require.Equal(t, lockrt.OutcomeCancelled, cancelled.Outcome)
 	require.True(t, cancelled.Contended)
 
@@ -150,7 +150,7 @@ func TestHooks_SayWhoHandedOver(t *testing.T) {
 			for range 20 { // a handed-over lock may have to be asked for, when the message comes late
 				lease := ok(t)(lockerOf(one, key).Lock(patient(t)))
 				next := lockLater(patient(t), lockerOf(two, key))
-				receive(t, told.waits, "who waits")
+				receive(t, told.waits, "the waiter")
 				until(t, "it stands in line", func() bool { return number(t, server, "LLEN", fmt.Sprintf(line, key)) > 0 })
 				free(t, lease)
 				free(t, receive(t, next, "the next").lease)

@@ -66,7 +66,7 @@ func TestLease_OfFixedLengthEndsBeforeItsKey(t *testing.T) {
 // before or after the end of trust: the holder may still be ending its work.
 func TestLease_OfFixedLengthIsNobodyElsesBeforeItsEnd(t *testing.T) {
 	t.Parallel()
-	const length = 800 * time.Millisecond // less than Redis has for who is handed a key
+	const length = 800 * time.Millisecond // less than the lease that Redis gives at a hand-over
 	holders := maps.Clone(exclusives)
 	holders["RWMutex for reading"] = func(c *lockrt.Client, key string) lockrt.Locker { return c.RWMutex(key).RLocker() }
 	for kind, hold := range holders {

@@ -204,7 +204,7 @@ func TestMutex_ContextEndsTheWait(t *testing.T) {
 		require.NotErrorIs(t, err, lockrt.ErrNotAcquired)
 	}
 	require.NoError(t, lease.Unlock(t.Context()))
-	gone(t, redistest.Shared(t), key) // at once, unless who gave up is still in the wait queue
+	gone(t, redistest.Shared(t), key) // at once, unless the call that gave up is still in the wait queue
 }
 
 func TestMutex_AContextThatIsDoneGetsNothing(t *testing.T) {

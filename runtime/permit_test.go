@@ -422,7 +422,7 @@ func TestRedisson_Permit_ReleaseAsyncMany(t *testing.T) {
 	requireCounts(t, s, 10, 0)
 }
 
-// Java says nothing of those that are over. Here who releases them is told, and they are back all the same.
+// Redisson reports no error for permits whose leases are over. Here the release fails, and the permits are back all the same.
 func TestRedisson_Permit_ReleaseManyExpiredDoesNotThrow(t *testing.T) {
 	t.Parallel()
 	s := newPermits(t, 0)
@@ -705,7 +705,7 @@ func TestPermit_SomeOfSeveralAreGivenBack(t *testing.T) {
 	requireCounts(t, s, 3, 0)
 }
 
-// Those that somebody else releases are lost for their holder, who is told; the others stay until it releases them.
+// The holder loses the permits that another client releases, and its lease reports the loss. The other permits stay until it releases them.
 func TestPermit_SomeOfSeveralAreGivenBackElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newClient(t, lockrt.Options{Watchdog: 6 * time.Second}).PermitSemaphore(redistest.Key(t, "p"), 3)

@@ -146,7 +146,8 @@ func TestRedLock_WhatJoinsEndsWithTheOthers(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
-// Unlock waits for no server that is away as long as somebody else can have the lock without: also if those are most of who granted it.
+// Unlock does not wait for servers that are away if another process can get the lock without them, also if these are most of the servers
+// that granted it.
 func TestRedLock_UnlockDoesNotWaitForWhoIsNotNeeded(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 5), redistest.Key(t, "k")

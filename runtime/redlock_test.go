@@ -400,7 +400,7 @@ func TestRedLock_WhoInheritsHasTheLateOnesToo(t *testing.T) {
 	require.Fail(t, "it never went round")
 }
 
-// Two processes take turns, also while each has many who want it.
+// Two processes take turns, also while each has many waiters.
 func TestRedLock_GoesRoundForAWhileOnly(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")

@@ -23,8 +23,8 @@ func reentrant(c *lockrt.Client, key string) map[string]lockrt.Locker {
 	}
 }
 
-// TestReentry_WithLeaseProlongs shows that who enters again for a longer time has the lock for that, and that the outer lease has
-// it for as long; and that a shorter time shortens nothing.
+// TestReentry_WithLeaseProlongs shows that a call that enters again for a longer time has the lock for that time, and so has the outer
+// lease. A shorter time shortens nothing.
 func TestReentry_WithLeaseProlongs(t *testing.T) {
 	t.Parallel()
 	c := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{})

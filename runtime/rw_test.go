@@ -803,13 +803,13 @@ func TestRWMutex_WhoGivesUpLeavesTheLine(t *testing.T) {
 				var got []<-chan locked
 				for range 2 {
 					got = append(got, leaseLater(func() (*lockrt.Lease, error) { return lock(ctx, unexpiring) }))
-					receive(t, waiting, "who waits")
+					receive(t, waiting, "the waiter")
 				}
 				until(t, "one stands in line", exists)
 				server.Do("PERSIST", mark) // it does not go by itself
 				cancel()
 				for _, c := range got {
-					require.ErrorIs(t, receive(t, c, "who gave up").err, context.Canceled)
+					require.ErrorIs(t, receive(t, c, "the call that gave up").err, context.Canceled)
 				}
 				until(t, "the line is empty", func() bool { return !exists() })
 			}
@@ -836,7 +836,7 @@ func TestRWMutex_ThePlaceOfOneWhoGaveUpDoesNotKeepOutTheNext(t *testing.T) {
 			held := ok(t)(hold(patient(t)))
 			ctx, cancel := context.WithCancel(patient(t))
 			gives := leaseLater(func() (*lockrt.Lease, error) { return mine(ctx) })
-			receive(t, waiting, "who gives up")
+			receive(t, waiting, "the call that gives up")
 			next := leaseLater(func() (*lockrt.Lease, error) { return others(patient(t)) })
 			receive(t, waiting, "the next one")
 			last := leaseLater(func() (*lockrt.Lease, error) { return mine(patient(t)) })
@@ -844,7 +844,7 @@ func TestRWMutex_ThePlaceOfOneWhoGaveUpDoesNotKeepOutTheNext(t *testing.T) {
 			until(t, "it stands in line", func() bool { return number(t, server, "EXISTS", mark) == 1 })
 			server.Do("PEXPIRE", mark, "600000") // it does not go by itself soon
 			cancel()
-			require.ErrorIs(t, receive(t, gives, "who gives up").err, context.Canceled)
+			require.ErrorIs(t, receive(t, gives, "the call that gives up").err, context.Canceled)
 			if side == "read" {
 				free(t, held)
 			}

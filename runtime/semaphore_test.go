@@ -603,8 +603,8 @@ func TestSemaphore_DoGivesBackAlsoAfterAPanic(t *testing.T) {
 	requireAvailable(t, 2, s)
 }
 
-// A semaphore that Redis lost is created whole again by who knows how many permits it has, and not
-// from what is released.
+// After Redis lost a semaphore, a client that knows its number of permits creates it whole again. A release does not create it with the
+// released permits alone.
 func TestSemaphore_LostByRedisIsWholeAgain(t *testing.T) {
 	t.Parallel()
 	s := newClient(t, lockrt.Options{}).Semaphore(redistest.Key(t, "s"), 3)

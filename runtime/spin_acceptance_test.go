@@ -167,7 +167,7 @@ func TestRedisson_Spin_IsLocked(t *testing.T) {
 	unheld(t, m)
 }
 
-// Only who has the lease can unlock, so another thread is one whose lease is over.
+// Only a lease can unlock. So a lease that is over stands for a thread that does not hold the lock.
 func TestRedisson_Spin_UnlockFail(t *testing.T) {
 	t.Parallel()
 	m := spinLock(t, redistest.Key(t, "k"))

@@ -202,9 +202,9 @@ func TestUnavailable_TakenAndThenSilent(t *testing.T) {
 	everyWay(t, func(t *testing.T, o outside) {
 		for _, mute := range []bool{false, true} {
 			first := later(func() error { return o.lock(patient(t), lockrt.WithWait(3500*time.Millisecond)) })
-			receive(t, o.waiting, "the first who waits")
+			receive(t, o.waiting, "the first waiter")
 			second := later(func() error { return o.lock(patient(t), lockrt.WithWait(3*time.Second)) })
-			receive(t, o.waiting, "the second who waits")
+			receive(t, o.waiting, "the second waiter")
 			o.away(mute)
 			onlyUnavailable(t, receive(t, second, "the second"), "the second")
 			onlyUnavailable(t, receive(t, first, "the first"), "the first")

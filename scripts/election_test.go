@@ -126,7 +126,7 @@ func TestEvery(t *testing.T) {
 			case <-t.Context().Done():
 			}
 		}
-		require.Equal(t, int64(-1), every(day, ours, "7", 0)[0], "who has not the lock begins nothing")
+		require.Equal(t, int64(-1), every(day, ours, "7", 0)[0], "a client without the lock begins nothing")
 		require.Zero(t, s.int("EXISTS", state))
 		require.Zero(t, done(start), "what was not begun was not done")
 

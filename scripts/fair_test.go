@@ -921,7 +921,7 @@ func TestRedisson_Fair_AcquireFailedTimeoutDrift_Descrete(t *testing.T) {
 	s := l.state()
 	require.Equal(t, []string{l.hears, l.hears2}, s.queue)
 	require.InDelta(t, 35_000, s.times[l.hears], 2000)
-	require.InDelta(t, 40_000, s.times[l.hears2], 2000, "who stood behind comes forward")
+	require.InDelta(t, 40_000, s.times[l.hears2], 2000, "the waiters behind come forward")
 	for _, owner := range s.queue {
 		reply, err := l.ask(owner, "1", fairWait, epoch, "0")
 		require.NoError(t, err)
@@ -952,7 +952,7 @@ func TestRedisson_Fair_LockAcquiredBooleanTimeoutDrift_Descrete(t *testing.T) {
 	reply, err := l.ask(ours, "0", fairWait, epoch, "0")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, reply[0], int64(0))
-	require.Equal(t, before, l.state(), "who only tries disturbs nobody")
+	require.Equal(t, before, l.state(), "a call that only tries changes nothing")
 }
 
 func TestRedisson_Fair_AbandonedTimeoutDrift_Descrete(t *testing.T) {

@@ -88,7 +88,7 @@ func (l RW) stands(side, place string) RW {
 	return l.with(side, line)
 }
 
-// comes returns for how long the turn of one counts who is called, or 0 if it is dead.
+// comes returns for how long the turn of a called waiter counts, or 0 if the waiter is dead.
 func (c chooser) comes(place string) time.Duration {
 	switch {
 	case c.hears(place):
@@ -167,8 +167,8 @@ func (l RW) has(side, owner string) RW {
 	return l
 }
 
-// ask is the table of THE RULE: what comes of asking, and whether that one has the lock. Its place is where it waits, if it does. Those are
-// answered with it who are alike: of its process.
+// ask is the table of THE RULE. It returns the lock after a request, and whether the request was granted. place is where the owner waits, if
+// it waits. The answer also counts for the called waiters that are alike: those of its process.
 func (c chooser) ask(l RW, side, owner, place string, alike func(called string) bool) (to RW, granted bool) {
 	t := l.Turn
 	switch {
@@ -238,7 +238,7 @@ type RWState struct {
 	Deaths int
 }
 
-// javas is who has the lock when a Redisson program does.
+// javas is the owner of the lock while a Redisson program has it.
 const javas = "redisson"
 
 // Init is the state in which all begins.

@@ -12,7 +12,7 @@ import (
 //
 //	Ask      of the module; it asked with a lease, and was granted the lock or not
 //	Release  Unlock by one that has the lock, and GiveUp by any other
-//	Renew    who has the lock has it for a lease from now, or longer
+//	Renew    the holder has the lock for a lease from now, or longer
 //	Yield    it keeps out readers for a while, if a Redisson program listens
 //	Fault    the server has another state for a reason that is not of the protocol
 type RWSaid struct {
@@ -44,9 +44,9 @@ type RWSeen struct {
 
 // An RWCheck replays the trace of one read-write lock, event by event, while it happens.
 //
-// What the scripts do that the module leaves out is: a turn that is over is forgotten after a while; a line that nobody asks to stand in is
-// too; one that does not wait asks without a place; a waiter that is called answers for all of its process; and a holder may ask again.
-// Reading under a write lock is not replayed.
+// The module leaves out some steps of the scripts: they forget a turn some time after it is over, and a line that no waiter asks to stand in; a
+// call that does not wait asks without a place; a waiter that is called answers for all waiters of its process; and a holder may ask again.
+// The check does not replay reading under a write lock.
 type RWCheck struct {
 	states []RWSeen
 	at     time.Duration

@@ -364,8 +364,8 @@ func (s *suite) ends(l lease, cause error, what string) {
 
 var labels atomic.Int64
 
-// goroutines runs f and returns a function that returns the stacks of the goroutines that are left of those that f, and who it
-// called, started: "" if there are none. They are known by a label, so it does not matter what else runs.
+// goroutines runs f. It returns a function that returns the stacks of the goroutines that f and its callees started and that still run:
+// "" if there are none. A label marks them, so it does not matter what else runs.
 func goroutines(f func()) (left func() string) {
 	label := fmt.Sprintf("check-%d", labels.Add(1))
 	pprof.Do(context.Background(), pprof.Labels("locktest", label), func(context.Context) { f() })

@@ -144,7 +144,7 @@ func (s *suite) halfOpen() {
 	proxy.Blackhole(redistest.Both)
 	next := s.granted(got, "another process, when the key has expired")
 	s.is(l.Err(), "a lease whose key went to somebody else", lockrt.ErrLost)
-	s.ends(l, lockrt.ErrLost, "the loss of a holder who is cut off")
+	s.ends(l, lockrt.ErrLost, "the loss of a holder that is cut off")
 	start := time.Now()
 	s.is(l.Unlock(s.ctx()), "unlock", lockrt.ErrLost)
 	s.that(time.Since(start) < brisk.OpTimeout+slack, "unlock took %v", time.Since(start))

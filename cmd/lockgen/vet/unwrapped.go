@@ -18,7 +18,7 @@ import (
 // var _ Service = ... or by giving it to NewLockedService. A call through the interface is not reported: the value may be the wrapper.
 var Unwrapped = &analysis.Analyzer{
 	Name:      "unwrapped",
-	Doc:       "find calls of implementations that should go through the generated wrapper\n\nWho calls the implementation itself holds no lock.",
+	Doc:       "find calls of implementations that should go through the generated wrapper\n\nA caller of the implementation itself holds no lock.",
 	URL:       docs + "#Unwrapped",
 	Requires:  []*analysis.Analyzer{inspect.Analyzer, table},
 	FactTypes: []analysis.Fact{(*guarded)(nil), (*bare)(nil)},

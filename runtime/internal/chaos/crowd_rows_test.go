@@ -170,7 +170,7 @@ var clientRows = []row{
 	},
 }
 
-// defaultLease is that which users have who say nothing.
+// defaultLease is the lease time of a client whose options have none.
 const defaultLease = 30 * time.Second
 
 // longRows are faults of what retries and renews, within the default lease. They last as long at any length.

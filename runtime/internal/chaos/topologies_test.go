@@ -96,8 +96,8 @@ func (a *arena) servers() []*redistest.RedisServer {
 // crowded are topologies of many servers, of which there are not many at a time.
 var crowded = make(chan struct{}, 2)
 
-// outlived reports whether something is left on a master that did not know of its end: it expires, or
-// the next who uses the key takes it away.
+// outlived reports whether a key may be left on a master that did not learn of its end: it expires, or
+// the next user of the lock takes it away.
 func (a *arena) outlived(server *redistest.RedisServer, name string) bool {
 	for _, prefix := range []string{"redisson_lock_queue:", "redisson_lock_timeout:"} {
 		if strings.HasPrefix(name, prefix) {

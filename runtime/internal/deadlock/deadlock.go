@@ -1,6 +1,6 @@
 // Package deadlock finds circles of calls that wait for each other in several processes, by messages between them, and decides
-// which of the calls is to be ended. It knows neither Redis nor locks: a [World] says what waits and who has what is waited for,
-// and the caller carries messages and the time.
+// which of the calls is to be ended. It knows neither Redis nor locks: a [World] names the waiting calls and the holders of
+// the locks that they wait for, and the caller carries messages and the time.
 //
 // It is edge chasing after Chandy, Misra and Haas ("Distributed deadlock detection", 1983). A call that has waited for an
 // interval under a lease, and again after each interval, sends a probe to the holders of what it waits for. A process that gets
@@ -18,7 +18,7 @@
 //   - The origin asks the processes of a circle whether each of its calls has waited all the time, under the same lease. If
 //     so all edges were there at once, when the last one was found. Otherwise nothing is reported.
 //
-// What is lost is made good by the next round. A circle is known to all its calls two intervals after the last of them began to
+// The next round makes up for a lost message. A circle is known to all its calls two intervals after the last of them began to
 // wait, if the messages of one of the two rounds arrive.
 package deadlock
 
@@ -61,7 +61,7 @@ type Lease struct {
 	Owner string `json:"o"`
 }
 
-// A Holder is who has a key. Process is empty for one that cannot be asked.
+// A Holder holds a key. Process is empty if its process cannot be asked.
 type Holder struct {
 	Owner   string
 	Process string
@@ -82,8 +82,8 @@ type Wait struct {
 type World interface {
 	// Waits returns the calls of this process that wait now.
 	Waits() []Wait
-	// Holders returns, for each of the calls, who has what it waits for. None means that nobody is known to, and of a call
-	// with Any that not all of them are known.
+	// Holders returns, for each of the calls, the holders of the lock that it waits for. None means that no holder is known; of a
+	// call with Any it means that not all of them are known.
 	Holders(of []*Wait) [][]Holder
 	// Found reports, for a call of this process, a circle in which it is, or was a moment ago. It may be reported again.
 	Found(number uint64, c Circle)

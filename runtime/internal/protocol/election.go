@@ -10,7 +10,7 @@ import (
 	"github.com/lockgen/lockgen/scripts"
 )
 
-// leaderRecord returns the key of the record of who leads.
+// leaderRecord returns the key of the record of the leader.
 func leaderRecord(key string) string { return prefixed("lockgen_leader", key) }
 
 // LeaderChannel returns the channel on which it is announced that somebody leads, or does no longer.

@@ -12,7 +12,7 @@ func schedule(key string) string { return prefixed("lockgen_every", key) }
 
 // A Schedule is what one client says of one schedule.
 type Schedule struct {
-	Key      string // of the mutex that the one has who runs
+	Key      string // of the mutex that a client holds while it runs
 	Interval time.Duration
 	Keep     time.Duration // how long the schedule is known
 }

@@ -61,9 +61,9 @@ func modelOf(room int) porcupine.Model {
 
 // explain has the model explain the history of each key.
 //
-// Who was granted a key took it at some moment of the call. It has it until it begins to release it at least, and until
-// that has returned with success at most. If the lease was lost, or forgotten, it may have ended at any time since the
-// call began, and if releasing failed, or its process died, at any time after or never. A call that failed explains
+// A holder took its key at some moment of the call that locked it. It holds the key at least until it begins to release it, and at most
+// until the release has returned with success. If the lease was lost, or the server forgot it, the hold may have ended at any time since the
+// call began. If the release failed, or the process died, it may have ended at any time after, or never. A call that failed explains
 // nothing.
 func (v *watch) explain() {
 	v.mu.Lock()

@@ -47,7 +47,7 @@ func (c *call) String() string {
 //
 //   - No more is trusted of a key, by all processes together, than there is.
 //   - What a process trusts, the server has for it, unless it was made to forget.
-//   - Who trusts what the server has forgotten is told before its trust would have run out without an answer.
+//   - A process that trusts a lease that the server has forgotten learns of the loss before its trust would have run out without an answer.
 //   - When the trust in a lease ends, its context ends.
 //   - No lock is left without a time to live.
 //   - Tokens rise.

@@ -275,7 +275,7 @@ func TestWatchdog_WhatComesAndGoesLeavesTheLoopAsleep(t *testing.T) {
 			last, _ := lease("k", 30*time.Second, true)
 			w.Start(last, time.Now(), last.TTL)
 			loop()
-			require.LessOrEqual(t, monotonic.Until(w.armed), 8*ms, "who stays is looked at in time")
+			require.LessOrEqual(t, monotonic.Until(w.armed), 8*ms, "a lease that stays is looked at in time")
 		})
 	}
 }

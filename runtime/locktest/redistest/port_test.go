@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A port stays with who has it while nobody listens on it.
+// A port stays reserved while nothing listens on it.
 func TestReserve_KeepsThePortUntilItIsReleased(t *testing.T) {
 	t.Parallel()
 	p, err := reserve()

@@ -47,8 +47,8 @@ func FairEvents(script string, keys, args []string, calls [][]string) (of []stri
 	return of, all
 }
 
-// grants notes who got a message that it has the lock, by what a script called, and which tokens it drew. A message that nobody heard was
-// taken back.
+// grants notes, by what a script called, which waiter got a message that it has the lock, and which tokens the script drew. A message that
+// no process received was taken back.
 func grants(e *spec.FairSaid, key string, calls [][]string) {
 	unheard, last := "", int64(0)
 	e.Calls = FairCalls(key, calls)

@@ -49,8 +49,8 @@ type draw struct {
 	last  int64
 }
 
-// draws returns which fencing tokens of a lock a script has drawn, by what it called: those that it sends to who is handed the lock, and
-// those of who asked for it.
+// draws returns which fencing tokens of a lock a script has drawn, by what it called: those that it sends to the process to which it hands
+// the lock, and those of the process that asked for it.
 func draws(calls [][]string, key, asker string, many int) (all []draw) {
 	held := "" // the owner that was granted the lock since a draw
 	for _, call := range calls {
