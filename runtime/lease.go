@@ -14,7 +14,7 @@ type Lease locks.Lease
 func (l *Lease) Key() string { return (*locks.Lease)(l).Key() }
 
 // Client returns the Client that granted the lease, or its first part.
-func (l *Lease) Client() *Client { return (*Client)((*locks.Lease)(l).Client()) }
+func (l *Lease) Client() *Client { return (*Client)(locks.ClientOf((*locks.Lease)(l))) }
 
 // Token returns the fencing token of a key locked [WithFencing], else 0: larger than that of every earlier lease of the key, and equal
 // across reentry. Send it with each write, and let the resource refuse a token smaller than the largest it has seen. Redisson's getToken.

@@ -12,7 +12,7 @@ import (
 
 // An attempt is one call that acquires, as hooks and statistics see it, with its options.
 type attempt struct {
-	c     *Client
+	c     *clientCore
 	op    string
 	kind  string
 	key   string
@@ -31,14 +31,14 @@ type attempt struct {
 }
 
 // A waitingPart reports that a part of a call has to wait: for which lock, of which client.
-type waitingPart func(c *Client, kind, key string)
+type waitingPart func(c *clientCore, kind, key string)
 
 // attempts numbers the calls of this process.
 var attempts atomic.Uint64
 
 // begin reads the options and reports the begin of the call.
 func (a *attempt) begin(ctx context.Context, base, call []LockOption) {
-	if a.cfg, a.err = a.c.configure(base, call); a.err == nil {
+	if a.cfg, a.err = configure(a.c, base, call); a.err == nil {
 		a.err = a.cfg.meaningless(a.kind)
 	}
 	a.starts(ctx)
@@ -74,7 +74,7 @@ func (a *attempt) event() observe.AcquireEvent {
 func (a *attempt) waits() { a.waitsFor(a.c, a.kind, a.key) }
 
 // waitsFor is waits for a call of which a part, this lock, has to wait.
-func (a *attempt) waitsFor(c *Client, kind, key string) {
+func (a *attempt) waitsFor(c *clientCore, kind, key string) {
 	if c == nil || a.c == nil {
 		return
 	}
@@ -97,7 +97,7 @@ func (a *attempt) waitsFor(c *Client, kind, key string) {
 
 // failed returns err with the operation and key of the call, and the holder that it is known to have waited for.
 func (a *attempt) failed(err error) error {
-	err = &observe.Error{Op: a.op, Key: a.key, Name: a.cfg.label.Name(), Err: err, Holder: a.c.holderOf(a.kind, a.key, a.blocked, err)}
+	err = &observe.Error{Op: a.op, Key: a.key, Name: a.cfg.label.Name(), Err: err, Holder: holderOf(a.c, a.kind, a.key, a.blocked, err)}
 	a.ends(observe.AcquireEvent{Err: err})
 	return err
 }

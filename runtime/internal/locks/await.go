@@ -18,7 +18,7 @@ import (
 const patience = 30 * time.Second
 
 // contend waits in q until w has its lease, and leaves q if it does not get it.
-func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) (*Lease, error) {
+func (c *clientLine) contend(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) (*Lease, error) {
 	defer recycle(w)
 	start := w.Call.Since
 	err := c.await(ctx, q, w, cfg, waiting)
@@ -44,7 +44,7 @@ func (c *Client) contend(ctx context.Context, q contest, w *waiter, cfg lockConf
 //
 // When the wait is over, the waiter asks Redis a last time, unless Redis has just refused: an old answer does not tell
 // whether another owner has the lock, or Redis is away.
-func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) error {
+func (c *clientLine) await(ctx context.Context, q contest, w *waiter, cfg lockConfig, waiting func()) error {
 	start := now()
 	var (
 		asking   bool // the answer to ask is on its way
@@ -74,7 +74,7 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 			listener.Close()
 		}
 	}()
-	r, _ := q.(*resource)
+	yields, _ := q.(yielding)
 	listen := func() {
 		listener = c.net.Listen(q.channel(w), func(e hub.Event) {
 			q.hear(e.Payload) // nothing, when earlier messages may have been missed
@@ -85,9 +85,9 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 	}
 	ask := func() {
 		closing = c.closing
-		if r != nil && !over {
-			if start := r.startFor(w); start > 0 {
-				if listener == nil && !cfg.Polling && c.starts.Foreign(r.key, now()) {
+		if yields != nil && !over {
+			if start, foreign := yields.startFor(w); start > 0 {
+				if listener == nil && !cfg.Polling && foreign {
 					listen() // one of Redisson's waiters may use the start sooner
 				}
 				c.alarms.Set(w, start)
@@ -332,9 +332,9 @@ func (c *Client) await(ctx context.Context, q contest, w *waiter, cfg lockConfig
 // park sets the alarm of w, which has nothing to do until an event comes, and frees what it does not need until then: very many calls
 // may wait, for long. The end of the client is an event, too, which costs less memory than one more channel. park returns why the
 // client grants nothing any more, or nil.
-func (c *Client) park(q contest, w *waiter, pause time.Duration) error {
-	if r, ok := q.(*resource); ok {
-		r.park(w)
+func (c *clientLine) park(q contest, w *waiter, pause time.Duration) error {
+	if parks, ok := q.(parking); ok {
+		parks.park(w)
 	}
 	w.Events.Shrink()
 	c.alarms.Set(w, pause)

@@ -26,6 +26,8 @@ func (s *scripted) leave(*waiter)          {}
 func (s *scripted) channel(*waiter) string { return "" }
 func (s *scripted) hear(string)            {}
 
+func (s *scripted) subject(w *waiter) (kind, key string) { return "", "" }
+
 func (s *scripted) ask(w *waiter) {
 	s.asked = append(s.asked, time.Now())
 	w.Notify(s.answer(len(s.asked)))
@@ -44,7 +46,7 @@ func awaits(t *testing.T, opts Settings, cfg lockConfig, s *scripted, d time.Dur
 	t.Helper()
 	opts = opts.withDefaults()
 	synctest.Test(t, func(t *testing.T) {
-		c := &Client{opts: opts, closing: make(chan struct{})}
+		c := &clientLine{clientCore: clientCore{opts: opts, closing: make(chan struct{})}}
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
 		w := &waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: UntilDone}}
@@ -174,7 +176,7 @@ func TestAwait_ATryAsksOnceMore(t *testing.T) {
 func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := &Client{closing: make(chan struct{})}
+		c := &clientLine{clientCore: clientCore{closing: make(chan struct{})}}
 		w := engine.NewWaiter[wish]()
 		look(c.await(t.Context(), s, w, lockConfig{}, nil))
 	})
@@ -199,7 +201,8 @@ func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
 				var notified []time.Duration
 				start := time.Now()
 				opts := Settings{DeadlockAfter: test.after, Logger: slog.New(logged(func() { notified = append(notified, time.Since(start)) }))}.withDefaults()
-				c := &Client{opts: opts, closing: make(chan struct{}), watchdog: watchdog.New(nil, func() int { return 1 }, nil)}
+				c := new(Client)
+				c.opts, c.closing, c.watchdog = opts, make(chan struct{}), watchdog.New(nil, func() int { return 1 }, nil)
 				c.fleet = newMember(c)
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(time.Hour, cancel)

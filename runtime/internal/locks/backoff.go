@@ -73,7 +73,3 @@ func (b Backoff) Pause(refused int) time.Duration {
 	d := b.longest(refused)
 	return d/2 + rand.N(d-d/2+1)
 }
-
-func WithBackoff(b Backoff) LockOption {
-	return lockOption(func(c *lockConfig) { c.backoff, c.Polling = b, true })
-}

@@ -8,7 +8,7 @@ import (
 )
 
 // answer is bounded for a call about a key that does nothing else, and returns the error of that call.
-func answer[T any](ctx context.Context, c *Client, op, key string, send func() (T, error)) (T, error) {
+func answer[T any](ctx context.Context, c *clientCore, op, key string, send func() (T, error)) (T, error) {
 	var got T
 	err := c.checkKey(key)
 	if err == nil {
@@ -22,6 +22,6 @@ func answer[T any](ctx context.Context, c *Client, op, key string, send func() (
 }
 
 // bounded runs send until ctx ends, for at most Options.OpTimeout.
-func bounded[T any](ctx context.Context, c *Client, send func() (T, error)) (T, error) {
+func bounded[T any](ctx context.Context, c *clientCore, send func() (T, error)) (T, error) {
 	return transport.Bounded(present(ctx), c.net, send)
 }

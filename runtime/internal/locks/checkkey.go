@@ -9,7 +9,7 @@ import (
 )
 
 // checkKey returns why key cannot be a lock's name, or nil.
-func (c *Client) checkKey(key string) error {
+func (c *clientCore) checkKey(key string) error {
 	if c.made() == nil {
 		return &observe.KeyError{Reason: "cannot be used: there is no client", Err: failure.ErrBadOption}
 	}
@@ -24,7 +24,7 @@ func (c *Client) checkKey(key string) error {
 }
 
 // checkCounted is checkKey for a kind with counts.
-func (c *Client) checkCounted(kind, key string) error {
+func (c *clientCore) checkCounted(kind, key string) error {
 	err := c.checkKey(key)
 	if err == nil && kind == kindLatch && c.net.Clustered() {
 		if reason := protocol.CheckClusterLatch(key); reason != "" {
@@ -35,7 +35,7 @@ func (c *Client) checkCounted(kind, key string) error {
 }
 
 // ready returns why a call whose options gave err cannot begin, or nil.
-func (c *Client) ready(ctx context.Context, kind, key string, err error) error {
+func (c *clientCore) ready(ctx context.Context, kind, key string, err error) error {
 	if err == nil {
 		err = c.checkCounted(kind, key)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
@@ -59,7 +60,7 @@ func compose(l *Lease, needs int, parts []*Lease) {
 
 // begin makes the whole the lease of all parts.
 func (co *compositeLease) begin() {
-	co.whole.grant, co.whole.more().composite, co.whole.began = co, co, monotonic.Now()
+	co.whole.grant, co.whole.more().parts, co.whole.began = co, co, monotonic.Now()
 	for _, part := range slices.Clone(co.parts) {
 		co.watch(part)
 	}
@@ -67,7 +68,7 @@ func (co *compositeLease) begin() {
 
 // watch registers for the end of a part.
 func (co *compositeLease) watch(part *Lease) {
-	part.more().within.Store(co)
+	part.more().within.Store(co.whole)
 	if cause := part.ended(); cause != nil {
 		co.look(cause)
 	}
@@ -76,7 +77,7 @@ func (co *compositeLease) watch(part *Lease) {
 // join adds part to the parts. It releases the part if the whole was unlocked, or is not trusted any more: by the
 // clock, too, since another holder may have had the lock by then.
 func (co *compositeLease) join(part *Lease) {
-	part.stamp(co.whole.token)
+	stamp(part, co.whole.token)
 	trusted := co.whole.Err() == nil
 	co.mu.Lock()
 	joins, waits, successor := trusted && co.state == compositeHeld, co.state == compositePassing, co.successor
@@ -128,10 +129,10 @@ func (co *compositeLease) all() []*Lease {
 }
 
 // part returns the lease of key among the parts, or among the parts of a part, or nil.
-func (co *compositeLease) part(c *Client, key string) *Lease {
+func (co *compositeLease) part(c *clientCore, key string) *Lease {
 	for _, part := range co.all() {
-		if part.rare().composite != nil {
-			if inner := part.rare().composite.part(c, key); inner != nil {
+		if parts := part.rare().parts; parts != nil {
+			if inner := parts.part(c, key); inner != nil {
 				return inner
 			}
 		} else if part.client == c && part.key == key {
@@ -139,6 +140,19 @@ func (co *compositeLease) part(c *Client, key string) *Lease {
 		}
 	}
 	return nil
+}
+
+// over reports the end of the whole.
+func (co *compositeLease) over() {
+	if co.after != nil {
+		co.after()
+	}
+}
+
+// compositeOf returns what l has as the lease of a MultiLock or of a RedLock, or nil.
+func compositeOf(l *Lease) *compositeLease {
+	co, _ := l.rare().parts.(*compositeLease)
+	return co
 }
 
 // look ends the whole if too many parts have ended, the last one because of cause. Otherwise it replaces the lost
@@ -339,4 +353,16 @@ func budget(opts []LockOption) (wait time.Duration, said bool, err error) {
 		return 0, true, fmt.Errorf("%w: a wait of %v is negative", failure.ErrBadOption, cfg.wait)
 	}
 	return cfg.wait, true, nil
+}
+
+// stamp gives a lease the token of its composite lease, for reentries.
+func stamp(l *Lease, token int64) {
+	if g, _, ok := mutexGrant(l.grant); ok && token > 0 {
+		g.on().mu.Lock()
+		defer g.on().mu.Unlock()
+		if token != l.token && g.ticket.extra != nil {
+			g.ticket.extra.tokens = engine.Tokens{} // the others are smaller
+		}
+		l.token, g.tokenPending = token, false
+	}
 }

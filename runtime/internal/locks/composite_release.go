@@ -1,7 +1,6 @@
 package locks
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
@@ -87,7 +86,7 @@ func releaseGroup(group []*Lease, outcomes chan<- error) {
 		tell(group[0], group[0].grant.unlock(group[0]))
 		return
 	}
-	c := group[0].client
+	c := group[0].grant.(*grant).on().c //nolint:forcetypeassert // a group of several consists of these
 	ops := make([]*releaseOp, len(group))
 	frees := make([]transport.Request, 0, len(group))
 	for i, l := range group {
@@ -119,32 +118,4 @@ func unlocked(l *Lease, err error) error {
 		return failedAt("release", l.key, err)
 	}
 	return failedAt("unlock", l.key, err)
-}
-
-// undoPatience is how long a failing call waits until its grants are released.
-const undoPatience = 100 * time.Millisecond
-
-// undo releases the grants of a failing call. A release that takes longer than [undoPatience], or than the call may
-// last, continues in the background.
-func undo(ctx context.Context, parts []*Lease) {
-	if len(parts) == 0 {
-		return
-	}
-	for _, l := range parts {
-		if g, _, ok := mutexGrant(l.grant); ok {
-			g.lingersNot(l) // others want them, and may not ask for it
-		}
-	}
-	done := make(chan struct{})
-	parts[0].client.spawn(func() {
-		defer close(done)
-		_ = release(parts) // a failed release is withdrawn, or the key expires
-	})
-	timer := time.NewTimer(undoPatience)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

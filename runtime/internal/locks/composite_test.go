@@ -24,7 +24,7 @@ func TestCompositeLease_WhatComesWhileItPasses(t *testing.T) {
 			t.Parallel()
 			var unlocked []*Lease
 			lease := func() *Lease {
-				l := newLease(&Client{}, kindRedLock, "k", t.Context())
+				l := newLease(new(clientCore), kindRedLock, "k", t.Context())
 				l.grant = noted{&unlocked}
 				return l
 			}

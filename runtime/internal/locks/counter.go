@@ -25,15 +25,15 @@ var counted = []string{kindSemaphore, kindPermit, kindLatch}
 func (c *Client) countersOf(kind string) *registry[*counter] {
 	switch kind {
 	case kindSemaphore:
-		return &c.semaphores
+		return c.semaphores
 	case kindPermit:
-		return &c.permits
+		return c.permits
 	}
-	return &c.latches
+	return c.latches
 }
 
 func newCounter(c *Client, kind, key string) *counter {
-	ct := &counter{referenced: referenced{c: c, key: key}}
+	ct := &counter{referenced: referenced{c: c.line(), key: key}}
 	ct.Init(&c.counting, kind, key, counting.Entry{Stay: ct.stay, Quit: ct.quit}, &ct.mu)
 	return ct
 }
@@ -55,7 +55,7 @@ func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, 
 	if ctx = present(ctx); anyway {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if err := c.ready(ctx, kind, key, nil); err != nil {
+	if err := c.core().ready(ctx, kind, key, nil); err != nil {
 		return fail(err)
 	}
 	ct, err := c.countersOf(kind).enter(key, anyway)
@@ -71,9 +71,9 @@ func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, 
 }
 
 // count makes a call wait at the counter of a key until the demand of want is granted.
-func (a *attempt) count(ctx context.Context, want func() *counting.Demand) error {
-	c, cfg := a.c, a.cfg
-	if err := c.ready(ctx, a.kind, a.key, a.err); err != nil {
+func (c *Client) count(ctx context.Context, a *attempt, want func() *counting.Demand) error {
+	cfg := a.cfg
+	if err := c.core().ready(ctx, a.kind, a.key, a.err); err != nil {
 		return err
 	}
 	ct, err := c.countersOf(a.kind).enter(a.key, false)
@@ -140,3 +140,25 @@ func enough(n, least int) error {
 	}
 	return nil
 }
+
+// A countingHost implements counting.Host for a client.
+type countingHost struct {
+	host
+
+	c *Client
+}
+
+func (h countingHost) Later(key string, f func(k *counting.Count)) {
+	if ct, err := h.c.permits.enter(key, true); err == nil {
+		h.c.spawn(func() {
+			defer ct.exit()
+			f(&ct.Count)
+		})
+	}
+}
+
+func (ct *counter) held() []*grant { return nil }
+func (ct *counter) changed()       { ct.Wake() }
+func (ct *counter) endsLinger()    {}
+
+func (ct *counter) subject(*waiter) (kind, key string) { return ct.Kind, ct.key }

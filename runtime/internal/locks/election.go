@@ -40,7 +40,7 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 	if err := election.CheckValue(value); err != nil {
 		return fail(err)
 	}
-	if outer := leaseFrom(ctx, e.c, e.name); outer != nil && outer.Err() == nil {
+	if outer := leaseFrom(ctx, e.c.core(), e.name); outer != nil && outer.Err() == nil {
 		return fail(fmt.Errorf("%w: the context is below the leadership of this very candidate", failure.ErrBadOption))
 	}
 	alone := &strangerContext{Context: ctx}
@@ -112,5 +112,21 @@ func (e *Election) check(ctx context.Context) error {
 	case !e.c.granting():
 		return failure.ErrClosed
 	}
-	return e.c.checkKey(e.name)
+	return e.c.core().checkKey(e.name)
+}
+
+// elections returns what the elections and schedules of c have in common.
+func (c *Client) elections() election.Client {
+	return election.Client{Host: host{c.line()}, Wire: c.wire, Net: c.net, Logger: c.opts.Logger}
+}
+
+// A soleLease implements election.Lease.
+type soleLease struct{ *Lease }
+
+func (l soleLease) Owner() string { return l.guard.Owner() }
+
+func (l soleLease) Release() error {
+	err := l.grant.unlock(l.Lease)
+	l.report()
+	return err
 }

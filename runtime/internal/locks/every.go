@@ -72,8 +72,8 @@ func (s *Schedule) check(ctx context.Context) error {
 	case s.interval%time.Millisecond != 0:
 		return fmt.Errorf("%w: an interval of %v is not of whole milliseconds", failure.ErrBadOption, s.interval)
 	}
-	if _, err := s.c.configure(s.m.opts, nil); err != nil {
+	if _, err := configure(s.c.core(), s.m.opts, nil); err != nil {
 		return err
 	}
-	return s.c.checkKey(s.name)
+	return s.c.core().checkKey(s.name)
 }

@@ -36,14 +36,14 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) { return orZe
 // force takes the key from its holder, or from owners alone if there are any.
 func (m *FairMutex) force(ctx context.Context, owners ...string) (bool, error) {
 	const op = "force unlock"
-	return inside(&orZero(m.c).fairs, op, m.key, func(r *fairResource) (bool, error) {
+	return inside(orZero(m.c).fairs, op, m.key, func(r *fairResource) (bool, error) {
 		return r.force(ctx, op, r.lock.ForceUnlock(time.Now(), owners...), r.held())
 	})
 }
 
 func (m *FairMutex) Inspect(ctx context.Context) (observe.Standing, error) {
 	m = orZero(m)
-	return inside(&orZero(m.c).fairs, "inspect", m.key, func(r *fairResource) (observe.Standing, error) {
+	return inside(orZero(m.c).fairs, "inspect", m.key, func(r *fairResource) (observe.Standing, error) {
 		s, err := r.inspect(ctx, r.lock.Inspect())
 		if s.Ours {
 			s.Waiting = max(0, s.Waiting-r.served())
@@ -55,7 +55,7 @@ func (m *FairMutex) Inspect(ctx context.Context) (observe.Standing, error) {
 // lock is the common part of all ways to lock.
 func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
 	m, ctx = orZero(m), present(ctx)
-	a := attempt{c: m.c, op: op, kind: kindFair, key: m.key}
+	a := attempt{c: m.c.core(), op: op, kind: kindFair, key: m.key}
 	a.begin(ctx, m.opts, opts)
 	lease, err := m.take(ctx, a.cfg, a.err, a.waits)
 	return a.granted(lease, err)
@@ -63,12 +63,12 @@ func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Le
 
 // take waits for the key with the options of cfg; with an err it fails.
 func (m *FairMutex) take(ctx context.Context, cfg lockConfig, err error, waiting func()) (*Lease, error) {
-	if err = m.c.ready(ctx, kindFair, m.key, err); err != nil {
+	if err = m.c.core().ready(ctx, kindFair, m.key, err); err != nil {
 		return nil, err
 	}
-	l := newLease(m.c, kindFair, m.key, ctx)
+	l := newLease(m.c.core(), kindFair, m.key, ctx)
 	l.label = cfg.label
-	for outer := leaseFrom(ctx, m.c, m.key); outer != nil; outer = leaseFrom(outer.parent, m.c, m.key) {
+	for outer := leaseFrom(ctx, m.c.core(), m.key); outer != nil; outer = leaseFrom(outer.parent, m.c.core(), m.key) {
 		if outer.kind() == kindFair && outer.grant.reenter(outer, l) {
 			return l.entered(ctx, cfg)
 		}

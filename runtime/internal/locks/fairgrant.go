@@ -25,7 +25,7 @@ func (r *fairResource) next(g *grant) *waiter {
 	}
 	tk := r.tickets[first.behind[i]]
 	first.behind = first.behind[i:]
-	if len(first.after)+1 >= r.c.opts.Cohort || tk.wait != first.wait || !r.c.canPass(&g.guard, g.terms(), tk.terms, first.own.tokens) {
+	if len(first.after)+1 >= r.c.opts.Cohort || tk.wait != first.wait || !canPass(r.c.core(), &g.guard, g.terms(), tk.terms, first.own.tokens) {
 		return nil
 	}
 	first.behind, first.after, first.placed = first.behind[1:], append(first.after, tk), true

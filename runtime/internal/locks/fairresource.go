@@ -22,7 +22,7 @@ type fairResource struct {
 	noted      bool                   // a waiter was in the queue
 }
 
-func newFairResource(c *Client, key string) *fairResource {
+func newFairResource(c *clientLine, key string) *fairResource {
 	r := &fairResource{lock: c.wire.Fair(key), tickets: map[uint64]*fairTicket{}}
 	r.c, r.key, r.kind = c, key, r
 	return r

@@ -35,9 +35,9 @@ func testedFairResource(t *testing.T) *fairResource {
 // enters returns a ticket that somebody waits with.
 func (r *fairResource) enters(t *testing.T) *fairTicket {
 	t.Helper()
-	cfg, err := r.c.configure(nil, nil)
+	cfg, err := configure(r.c.core(), nil, nil)
 	require.NoError(t, err)
-	w := newWaiter(context.Background(), newLease(r.c, kindFair, r.key, context.Background()), cfg)
+	w := newWaiter(context.Background(), newLease(r.c.core(), kindFair, r.key, context.Background()), cfg)
 	require.Equal(t, toAsk, r.join(w))
 	return fairTicketFrom(w.For.ticket)
 }
@@ -96,7 +96,7 @@ func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 }
 
 // knows reports whether the ticket n has a subscriber.
-func (c *Client) knows(n uint64) bool {
+func (c *clientLine) knows(n uint64) bool {
 	_, known, _ := c.subscribers.Find(n)
 	return known
 }
@@ -158,7 +158,7 @@ func TestFairResource_WhoTakesOverATicketHearsOfAnOldFailure(t *testing.T) {
 	first := time.Now()
 	r.leave(tk.own.w)
 	r.settle(tk.request(), first.Add(time.Millisecond), refusal(), false, nil)
-	w := newWaiter(context.Background(), newLease(r.c, kindFair, r.key, context.Background()), lockConfig{wait: UntilDone, Terms: tk.terms})
+	w := newWaiter(context.Background(), newLease(r.c.core(), kindFair, r.key, context.Background()), lockConfig{wait: UntilDone, Terms: tk.terms})
 	require.Equal(t, toWait, r.join(w))
 	require.Same(t, &tk.ticket, w.For.ticket)
 	r.settle(tk.request(), first, protocol.Verdict{}, false, errors.New("the connection broke"))
@@ -247,7 +247,7 @@ func TestFairMutex_WhatIsLostByTimeIsGivenBack(t *testing.T) {
 		"waited":       func(m *FairMutex) (*Lease, error) { return m.Lock(t.Context()) },
 		"did not wait": func(m *FairMutex) (*Lease, error) { return m.TryLock(t.Context()) },
 	} {
-		lease, err := lock(r.c.FairMutex(r.key, WithLease(time.Hour)))
+		lease, err := lock(r.c.face.(*Client).FairMutex(r.key, WithLease(time.Hour)))
 		require.NoError(t, err)
 		r.c.watchdog.Lose(lease.guard, watchdog.ErrElapsed)
 		require.True(t, r.inRedis(t))

@@ -2,8 +2,6 @@ package locks
 
 import (
 	"context"
-
-	"github.com/lockgen/lockgen/runtime/internal/engine"
 )
 
 // Fencing tokens are counted in Redis, under the key that Redisson's fenced lock counts in. The next one is one more
@@ -11,24 +9,6 @@ import (
 // 2014). So they rise also when the counter has expired, when Redis was restarted empty, and when a replica took over
 // that had missed the last writes, as long as its clock is not behind by more than that took. Kleppmann's "How to do
 // distributed locking" (2016) describes their use by a resource.
-
-// mostTokens bounds a block. Drawing many more than needed would push the counter ahead of the
-// clock.
-const mostTokens = 64
-
-// wants returns how many tokens to draw with terms t: for all waiters of this process, if the key
-// can be passed on to them.
-func (r *resource) wants(t engine.Terms) int {
-	switch {
-	case !t.Fenced:
-		return 0
-	case !t.Renew:
-		return 1
-	case r.Queue.First != nil && r.Queue.First.Linger > 0:
-		return mostTokens // one for each call that has the lingering key
-	}
-	return max(1, r.Queue.LengthTo(mostTokens))
-}
 
 // tokenKey is the context key of the fencing token of the innermost lease that has one.
 type tokenKey struct{}
@@ -52,8 +32,8 @@ func (l *Lease) tokenOf(key string) int64 {
 	if l.key == key && l.token != 0 {
 		return l.token
 	}
-	if l.rare().composite != nil {
-		for _, part := range l.rare().composite.all() {
+	if l.rare().parts != nil {
+		for _, part := range l.rare().parts.all() {
 			if token := part.tokenOf(key); token != 0 {
 				return token
 			}

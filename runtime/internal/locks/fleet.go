@@ -43,7 +43,7 @@ func (c *Client) ProcessOf(ctx context.Context, id string) (observe.Process, boo
 	err := error(errNoClient)
 	var p *observe.Process
 	if c.made() != nil {
-		p, err = bounded(ctx, c, func() (*observe.Process, error) {
+		p, err = bounded(ctx, c.core(), func() (*observe.Process, error) {
 			p, err := c.fleet.ProcessOf(id)
 			return p, toldWhy(err)
 		})
@@ -80,14 +80,14 @@ func (c *Client) Fleet(ctx context.Context, key string) (observe.Fleet, error) {
 	case c.made() == nil:
 		return fail(errNoClient)
 	case len(key) > protocol.MaxKey:
-		return fail(c.checkKey(key))
+		return fail(c.core().checkKey(key))
 	case !c.granting():
 		return fail(failure.ErrClosed)
 	}
 	ctx, cancel := context.WithTimeoutCause(present(ctx), c.opts.OpTimeout, transport.ErrNoAnswer)
 	defer cancel()
 	c.hear()
-	ids, err := bounded(ctx, c, func() ([]string, error) {
+	ids, err := bounded(ctx, c.core(), func() ([]string, error) {
 		ids, err := c.fleet.Listeners()
 		return ids, toldWhy(err)
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/force"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
@@ -17,7 +18,7 @@ import (
 func (c *Client) ForceUnlock(ctx context.Context, key string, owners ...string) (bool, error) {
 	const op = "force unlock"
 	fail := func(err error) (bool, error) { return false, &observe.Error{Op: op, Key: key, Err: err} }
-	if err := c.checkKey(key); err != nil {
+	if err := c.core().checkKey(key); err != nil {
 		return fail(err)
 	}
 	if len(owners) == 0 {
@@ -29,7 +30,7 @@ func (c *Client) ForceUnlock(ctx context.Context, key string, owners ...string) 
 	if !strings.Contains(owners[0], ":") {
 		return c.forcePermits(present(ctx), key, owners)
 	}
-	got, err := bounded(ctx, c, func() (kindReply, error) { return c.kindOf(key) })
+	got, err := bounded(ctx, c.core(), func() (kindReply, error) { return c.kindOf(key) })
 	fair, known := c.fairs.known(key)
 	switch {
 	case err != nil:
@@ -80,4 +81,44 @@ func (c *Client) kindOf(key string) (kindReply, error) {
 	}
 	marks, failed := replies[1].AsInt64()
 	return kindReply{mode, marks > 0}, cmpOr(err, failed)
+}
+
+func init() {
+	force.Take = func(ctx, under context.Context) (key string, ended <-chan struct{}, taken bool, err error) {
+		t := innermost(under)
+		if t == nil {
+			return "", nil, false, errNoLease
+		}
+		taken, err = takeAway(ctx, &t.leaseCore)
+		return t.key, t.Context().Done(), taken, err
+	}
+}
+
+// takeAway takes the key of t from it, like a forced unlock, and reports whether Redis had it.
+func takeAway(ctx context.Context, t *leaseCore) (taken bool, err error) {
+	switch c := t.client.face.(*Client); t.kind() { //nolint:forcetypeassert // New makes each
+	case kindFair:
+		return c.FairMutex(t.key).ForceUnlock(ctx)
+	case kindWrite:
+		return c.RWMutex(t.key).ForceUnlock(ctx)
+	case kindRead:
+		return c.RWMutex(t.key).ForceRUnlock(ctx)
+	case kindPermit:
+		err = c.PermitSemaphore(t.key, 0).Release(ctx, protocol.PermitIDs(t.guard.Owner())...)
+		if errors.Is(err, failure.ErrLost) {
+			return false, nil
+		}
+		return err == nil, err
+	case kindMulti, kindRedLock:
+		for _, part := range t.rare().parts.all() {
+			had, err := takeAway(ctx, &part.leaseCore)
+			if err != nil {
+				return taken, err
+			}
+			taken = taken || had
+		}
+		return taken, nil
+	default:
+		return c.Mutex(t.key).ForceUnlock(ctx)
+	}
 }

@@ -23,13 +23,6 @@ func Counters(c *Client) int { return c.semaphores.size() + c.permits.size() + c
 // Fairs returns how many fair locks the client knows of.
 func Fairs(c *Client) int { return c.fairs.size() }
 
-// QuorumQueues returns for how many RedLocks goroutines of the client wait in the queue.
-func QuorumQueues(c *Client) int {
-	c.quorums.mu.Lock()
-	defer c.quorums.mu.Unlock()
-	return len(c.quorums.all)
-}
-
 // Longest returns the first pauses of a backoff, as long as they may be.
 func Longest(b Backoff, n int) []time.Duration {
 	var all []time.Duration
@@ -39,17 +32,8 @@ func Longest(b Backoff, n int) []time.Duration {
 	return all
 }
 
-// RedLockOf returns a RedLock whose parts are mutexes, of whatever servers.
-func RedLockOf(mutexes ...*Mutex) *RedLock { return newRedLock(mutexes) }
-
-// MembersOf returns the members of a MultiLock in their order.
-func MembersOf(m *MultiLock) []Locker { return m.members }
-
 // SiteOf returns where the client has its keys, by which a MultiLock tells its members apart.
 func SiteOf(c *Client) string { return c.site() }
-
-// PartsOf returns how many parts a lease has by now.
-func PartsOf(l *Lease) int { return len(l.rare().composite.all()) }
 
 // Hears reports whether the subscription of the client is active.
 func Hears(c *Client) bool { return c.heard() }
@@ -102,7 +86,9 @@ func AtEnd(c *Client, f func(key string)) { c.atEnd = f }
 func SpreadBy(c *Client, d time.Duration) { c.spread = d }
 
 // AtRest reports whether c needs no messages at present.
-func AtRest(c *Client) bool { return user{c}.Resting(protocol.ProcessChannel(c.wire.UUID)) > 0 }
+func AtRest(c *Client) bool {
+	return user{c.line()}.Resting(protocol.ProcessChannel(c.wire.UUID)) > 0
+}
 
 // Parked returns how many calls for a mutex of c have nothing to do until an event comes: they have no lease, are in the wait queue of
 // Redis, and have read the answer that says so.

@@ -156,6 +156,6 @@ func TestKind_LostReply(t *testing.T) {
 
 // gates returns what makes gates, how many of them there are, and what closes them: no client knows them.
 func gates(c *Client) (gate func(key string) Locker, size func() int, closes func()) {
-	all := newRegistry(c, newGateResource)
-	return func(key string) Locker { return gateLock{&all, key} }, all.size, all.close
+	all := newRegistry(c.line(), newGateResource)
+	return func(key string) Locker { return gateLock{all, key} }, all.size, func() { all.each("", registered.close) }
 }

@@ -23,14 +23,14 @@ func (m gateLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, erro
 	return m.Lock(ctx, append(slices.Clip(opts), Once)...)
 }
 func (m gateLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	a := attempt{c: m.all.c, op: "lock", kind: kindMutex, key: m.key} // a kind of its own would be one of package observe
+	a := attempt{c: m.all.c.core(), op: "lock", kind: kindMutex, key: m.key} // a kind of its own would be one of package observe
 	a.begin(ctx, nil, opts)
 	r, err := m.all.enter(m.key, false)
 	if err = cmpOr(a.err, err); err != nil {
 		return nil, a.failed(err)
 	}
 	defer r.exit()
-	w := newWaiter(ctx, newLease(r.c, a.kind, r.key, ctx), a.cfg)
+	w := newWaiter(ctx, newLease(r.c.core(), a.kind, r.key, ctx), a.cfg)
 	w.For.ticket = &ticket{use: ticketOwn, r: &r.lineCore, extra: &ticketExtra{w: w}}
 	lease, err := r.c.contend(ctx, r, w, a.cfg, a.waits)
 	return a.granted(lease, err)
@@ -50,7 +50,7 @@ func gateRelease(key, owner string) protocol.Command {
 
 type gateResource struct{ exclusiveCore } // the protocol, and the policy
 
-func newGateResource(c *Client, key string) *gateResource {
+func newGateResource(c *clientLine, key string) *gateResource {
 	r := new(gateResource)
 	r.c, r.key, r.kind = c, key, r
 	return r

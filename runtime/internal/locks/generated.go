@@ -14,7 +14,7 @@ import (
 
 // Renews reports whether a lock with opts renews its lease.
 func (c *Client) Renews(opts []LockOption) (bool, error) {
-	cfg, err := c.configure(opts, nil)
+	cfg, err := configure(c.core(), opts, nil)
 	return cfg.Renew, err
 }
 
@@ -23,11 +23,6 @@ func Label(name, template string) LockOption { return labelOption{engine.NewLabe
 
 // Profiles reports whether functions under locks get labels for profiles.
 func (c *Client) Profiles() bool { return c.opts.ProfileLabels }
-
-// Warn logs that a sequence under l was not gone through.
-func (l *Lease) Warn(name string, err error) {
-	l.client.opts.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "kind", l.kind(), "key", l.key, "name", name, "owner", l.ownerName(), "error", err)
-}
 
 // Unreported reports to the logger and the hook the error that the method name
 // cannot return.
@@ -52,9 +47,9 @@ func GiveBack(leases []*Lease, least time.Duration, keep bool) (err error) {
 		rest := least - monotonic.Since(l.began)
 		switch {
 		case keep:
-			err = failure.Join(err, l.keep(forever))
+			err = failure.Join(err, stays(l, forever))
 		case rest > 0:
-			err = failure.Join(err, l.keep(rest))
+			err = failure.Join(err, stays(l, rest))
 		default:
 			free = append(free, l)
 		}
@@ -66,10 +61,10 @@ func GiveBack(leases []*Lease, least time.Duration, keep bool) (err error) {
 // forever, as the time for which a key stays locked, means until its lease ends.
 const forever time.Duration = -1
 
-// keep ends l for its holder and leaves the key locked for d more. A renewed key is released then,
+// stays ends l for its holder and leaves the key locked for d more. A renewed key is released then,
 // or expires if the process has ended before. A key without renewal is released then, or expires if
-// d is forever. keep fails like Unlock, and then the key may be free before.
-func (l *Lease) keep(d time.Duration) error {
+// d is forever. stays fails like Unlock, and then the key may be free before.
+func stays(l *Lease, d time.Duration) error {
 	g, _, ok := mutexGrant(l.grant)
 	if !ok || l.Err() != nil || d == forever && l.guard.Renew { // a RedLock has no guard
 		return l.Unlock(l.Context()) // a re-entered lease is renewed for as long as the outer one

@@ -7,8 +7,10 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/runtime/observe"
 )
 
 // A grant is a granted ticket: the hold of this process in Redis. Leases enter it and leave it, it goes from waiter to waiter, and a
@@ -340,4 +342,39 @@ func (g *grant) outlived() {
 		defer g.on().mu.Unlock()
 		g.on().withdraw(g.ticket, g.ticket.ttl)
 	}
+}
+
+// Show shows the leases of the grant, or that it lingers.
+func (g *grant) Show() (s fleet.Shown) {
+	g.on().mu.Lock()
+	defer g.on().mu.Unlock()
+	if g.state == engine.GrantLingering {
+		return fleet.Shown{Since: g.linger().over.Add(-g.linger().d), Lingers: true}
+	}
+	for l := range g.leases {
+		if s.Holds == 0 {
+			s = fleet.Shown{Name: l.label.Name(), Since: l.began, Token: l.token, Ctx: l.parent}
+		}
+		s.Holds, s.Since = s.Holds+1, min(s.Since, l.began)
+	}
+	s.Queued = g.on().kind.queued()
+	return s
+}
+
+// ownHolder returns the call of this Client that holds a lock, or nil. For a call that reads, that is one that writes.
+func (c *clientLine) ownHolder(kind, key string) *observe.Holder {
+	held := c.grantsOf(key)
+	i := slices.IndexFunc(held, func(g *grant) bool {
+		of := g.guard.Kind()
+		return of == kind && of != kindRead || of == kindWrite && kind == kindRead || of == kindRead && kind == kindWrite
+	})
+	if i < 0 {
+		return nil
+	}
+	g := held[i]
+	s := g.Show()
+	if s.Holds == 0 {
+		return nil // for a moment between two holders
+	}
+	return &observe.Holder{Own: true, Process: c.fleet.Process(), Owner: g.guard.Owner(), Since: s.Since.Std(), Seen: now()}
 }

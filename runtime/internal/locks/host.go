@@ -3,14 +3,12 @@ package locks
 import (
 	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/counting"
-	"github.com/lockgen/lockgen/runtime/internal/election"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 )
 
-// host implements counting.Host, election.Host and withdrawal.Host for a client.
-type host struct{ c *Client }
+// host implements election.Host and withdrawal.Host for a client, and most of counting.Host.
+type host struct{ c *clientLine }
 
 func (h host) Number() uint64                  { return h.c.ticketNumbers.Add(1) }
 func (h host) Granting() bool                  { return h.c.granting() }
@@ -20,15 +18,6 @@ func (h host) Pause(d time.Duration) bool      { return h.c.pause(d) }
 func (h host) Backoff(tries int) time.Duration { return h.c.opts.Retry.Pause(tries) }
 func (h host) Held(change int)                 { h.c.held(change) }
 func (h host) Listen(key string)               { h.c.hearFor(key) }
-
-func (h host) Later(key string, f func(k *counting.Count)) {
-	if ct, err := h.c.permits.enter(key, true); err == nil {
-		h.c.spawn(func() {
-			defer ct.exit()
-			f(&ct.Count)
-		})
-	}
-}
 
 func (h host) Over(number uint64) bool {
 	_, known, _ := h.c.subscribers.Find(number)
@@ -44,24 +33,8 @@ func (h host) Look(tag string) {
 
 func (h host) GivesBack(key string, number uint64) { h.c.traces(trace.GivesBack, key, number) }
 
-// elections returns what the elections and schedules of c have in common.
-func (c *Client) elections() election.Client {
-	return election.Client{Host: host{c}, Wire: c.wire, Net: c.net, Logger: c.opts.Logger}
-}
-
-// A soleLease implements election.Lease.
-type soleLease struct{ *Lease }
-
-func (l soleLease) Owner() string { return l.guard.Owner() }
-
-func (l soleLease) Release() error {
-	err := l.grant.unlock(l.Lease)
-	l.report()
-	return err
-}
-
 // lookAll makes the waiters with those of the tickets ask. It does not block.
-func (c *Client) lookAll(of func(tk *ticket) bool) {
+func (c *clientLine) lookAll(of func(tk *ticket) bool) {
 	for _, tk := range c.subscribers.All() {
 		if of(tk) {
 			tk.look()

@@ -30,14 +30,14 @@ type tagSubscription struct {
 }
 
 // hearFor begins to listen for the holders of key.
-func (c *Client) hearFor(key string) {
+func (c *clientLine) hearFor(key string) {
 	c.net.Holds(key)
 	c.hear()
 }
 
 // hear begins to listen to the client's channel, once, and reports whether the subscription is
 // active.
-func (c *Client) hear() bool {
+func (c *clientLine) hear() bool {
 	c.net.Watch()
 	c.fleet.Present()
 	l := c.listener.Load()
@@ -52,7 +52,7 @@ func (c *Client) hear() bool {
 }
 
 // listens begins to listen to the client's channel, unless it does.
-func (c *Client) listens() *hub.Listener {
+func (c *clientLine) listens() *hub.Listener {
 	c.inboxMu.Lock()
 	defer c.inboxMu.Unlock()
 	l := c.listener.Load()
@@ -64,13 +64,13 @@ func (c *Client) listens() *hub.Listener {
 }
 
 // heard reports whether the subscription to the client's channel is active.
-func (c *Client) heard() bool {
+func (c *clientLine) heard() bool {
 	l := c.listener.Load()
 	return l != nil && l.Live()
 }
 
 // attend begins to listen for messages to the waiters for key, until the caller calls leave.
-func (c *Client) attend(key string) (leave func()) {
+func (c *clientLine) attend(key string) (leave func()) {
 	if !c.net.Sharded() {
 		return func() {}
 	}
@@ -78,7 +78,7 @@ func (c *Client) attend(key string) (leave func()) {
 }
 
 // listen begins to listen on the client's channel in the slot of a hash tag, until the caller calls leave.
-func (c *Client) listen(tag string) (leave func()) {
+func (c *clientLine) listen(tag string) (leave func()) {
 	missed := false
 	c.inboxMu.Lock()
 	defer func() {
@@ -108,7 +108,7 @@ func (c *Client) listen(tag string) (leave func()) {
 }
 
 // attends reports whether the client hears messages to the waiters for key.
-func (c *Client) attends(key string) bool {
+func (c *clientLine) attends(key string) bool {
 	if !c.net.Sharded() {
 		return c.heard()
 	}
@@ -119,10 +119,10 @@ func (c *Client) attends(key string) bool {
 }
 
 // receive handles each message. It does not block.
-func (c *Client) receive(e hub.Event) { c.receiveOf("", e) }
+func (c *clientLine) receive(e hub.Event) { c.receiveOf("", e) }
 
 // receiveOf is receive for the keys of one hash tag, or for all without a tag.
-func (c *Client) receiveOf(tag string, e hub.Event) {
+func (c *clientLine) receiveOf(tag string, e hub.Event) {
 	if e.Subscribed {
 		// Earlier messages may be lost.
 		for _, tk := range c.subscribers.All() {

@@ -20,7 +20,7 @@ func TestInbox_AMessageToNobody(t *testing.T) {
 	c, err := opened(t.Context(), cluster.URL(), Settings{OpTimeout: time.Minute, Tracks: true}, new(transport.ShardedChannels))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	r, w := newResource(c, redistest.Key(t, "k")), newWaiter(t.Context(), nil, lockConfig{wait: UntilDone})
+	r, w := newResource(c.line(), redistest.Key(t, "k")), newWaiter(t.Context(), nil, lockConfig{wait: UntilDone})
 	r.Queue.Push(w)
 	w.Place = engine.PlaceLeading
 	n := r.ticketFor(w.Terms).Number

@@ -53,7 +53,7 @@ func (m *RedLock) ForceUnlock(ctx context.Context) (bool, error) {
 func (m *RedLock) each(ctx context.Context, ask func(ctx context.Context, i int, part *Mutex) error) error {
 	ctx = present(ctx)
 	for _, part := range m.parts {
-		if err := part.c.checkKey(m.key); err != nil {
+		if err := part.c.core().checkKey(m.key); err != nil {
 			return err
 		}
 	}
@@ -79,22 +79,6 @@ func (m *RedLock) each(ctx context.Context, ask func(ctx context.Context, i int,
 		return errs
 	}
 	return fmt.Errorf("%w: %d of %d servers answer: %w", failure.ErrUnavailable, done, len(m.parts), errs)
-}
-
-func (s *PermitSemaphore) Inspect(ctx context.Context) (observe.PermitStanding, error) {
-	s = orZero(s)
-	free, taken, err := s.count(ctx, "inspect")
-	if err != nil {
-		return observe.PermitStanding{}, err
-	}
-	standing := observe.PermitStanding{Total: free + taken, Available: free, Acquired: taken}
-	if ct, known := s.c.permits.known(s.key); known {
-		standing.Ours = ct.Ours()
-		ct.mu.Lock()
-		standing.Waiting = ct.Queue.Length()
-		ct.mu.Unlock()
-	}
-	return standing, nil
 }
 
 func (m *MultiLock) Inspect(ctx context.Context) ([]observe.MemberStanding, error) {

@@ -40,10 +40,10 @@ func (l *CountDownLatch) CountDown(ctx context.Context) (int, error) {
 
 func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	l = orZero(l)
-	if err := l.c.checkCounted(kindLatch, l.key); err != nil {
+	if err := l.c.core().checkCounted(kindLatch, l.key); err != nil {
 		return 0, &observe.Error{Op: "count", Key: l.key, Err: err}
 	}
-	return answer(ctx, l.c, "count", l.key, func() (int, error) {
+	return answer(ctx, l.c.core(), "count", l.key, func() (int, error) {
 		latch := l.c.wire.Latch(l.key)
 		n, err := l.c.net.Ask(latch.Count()).Int()
 		return int(max(n, 0)), err
@@ -52,9 +52,9 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 
 func (l *CountDownLatch) Wait(ctx context.Context, opts ...LockOption) error {
 	l, ctx = orZero(l), present(ctx)
-	a := attempt{c: l.c, op: "wait", kind: kindLatch, key: l.key}
+	a := attempt{c: l.c.core(), op: "wait", kind: kindLatch, key: l.key}
 	a.begin(ctx, l.opts, opts)
-	err := a.count(ctx, func() *counting.Demand { return new(counting.Demand) })
+	err := l.c.count(ctx, &a, func() *counting.Demand { return new(counting.Demand) })
 	return a.counted(err)
 }
 

@@ -36,7 +36,7 @@ type anyGrant interface {
 type leaseCore struct {
 	_ noCopy
 
-	client   *Client
+	client   *clientCore
 	key      string
 	label    *engine.Label                 // of the lock
 	parent   context.Context               // the context of the call
@@ -52,11 +52,29 @@ type leaseCore struct {
 
 // A leaseExtra is what few leases have: a process may hold very many. The zero value is that of a lease without one.
 type leaseExtra struct {
-	owner     *Owner                         // of the caller, or nil
-	composite *compositeLease                // its parts, or nil
-	within    atomic.Pointer[compositeLease] // the composite lease that it is a part of, or nil
-	call      *origin                        // of the call that got it; its content is set before leaseHad, and it is nil without hooks
-	over      atomic.Int64                   // when it ended, a monotonic.Time; 0 before, or without a hook
+	owner  *Owner                // of the caller, or nil
+	parts  leaseParts            // its parts, or nil
+	within atomic.Pointer[Lease] // the lease that it is a part of, or nil
+	call   *origin               // of the call that got it; its content is set before leaseHad, and it is nil without hooks
+	over   atomic.Int64          // when it ended, a monotonic.Time; 0 before, or without a hook
+}
+
+// A leaseParts is what a lease has that consists of others, of which it needs all, or a majority: a MultiLock or a RedLock.
+type leaseParts interface {
+	// all returns the parts.
+	all() []*Lease
+	// part returns the lease of key among the parts, or among the parts of a part, or nil.
+	part(c *clientCore, key string) *Lease
+	// check returns nil while enough parts are trusted; else the reason why one of the others is not.
+	check() error
+	// until returns the time from which so many parts are not trusted that the whole is not.
+	until() time.Time
+	ttl(ctx context.Context) (time.Duration, error)
+	extend(ctx context.Context, d time.Duration) error
+	// look is called when a part has ended because of cause.
+	look(cause error)
+	// over is called when the whole has ended, and was not released.
+	over()
 }
 
 // noExtra is the extra of leases without one. It does not change.
@@ -104,7 +122,7 @@ func (*noCopy) Lock()   {}
 func (*noCopy) Unlock() {}
 
 // newLease prepares a lease under parent, for a waiter.
-func newLease(c *Client, kind, key string, parent context.Context) *Lease {
+func newLease(c *clientCore, kind, key string, parent context.Context) *Lease {
 	l := emptyLease(c)
 	l.ownedBy(ownerFrom(parent))
 	l.prepare(c, kind, key, parent)
@@ -112,7 +130,7 @@ func newLease(c *Client, kind, key string, parent context.Context) *Lease {
 }
 
 // emptyLease returns a new lease, with room for what hooks learn of its call if there are hooks.
-func emptyLease(c *Client) *Lease {
+func emptyLease(c *clientCore) *Lease {
 	if !c.observed {
 		return new(Lease)
 	}
@@ -127,7 +145,7 @@ func emptyLease(c *Client) *Lease {
 }
 
 // prepare initializes t, which has not begun.
-func (t *leaseCore) prepare(c *Client, kind, key string, parent context.Context) {
+func (t *leaseCore) prepare(c *clientCore, kind, key string, parent context.Context) {
 	t.client, t.number, t.key, t.parent = c, numberOf(kind), key, parent
 }
 
@@ -157,23 +175,23 @@ func (t *leaseCore) end(cause error) {
 		return
 	}
 	if t.client.wholes != nil {
-		t.client.tracesEnd(t, cause)
+		t.tracesEnd(cause)
 	}
 	t.cancel(cause)
 	if f := t.client.atEnd; f != nil {
 		f(t.key)
 	}
-	if isLost && t.rare().composite == nil {
+	if isLost && t.rare().parts == nil {
 		t.client.counts.losses.Add(1)
 	}
 	if observed && why != &causeReleased {
 		t.reportLater() // the release reports that when the next holder has the key
 	}
-	if co := t.rare().within.Load(); co != nil {
-		co.look(cause)
+	if whole := t.rare().within.Load(); whole != nil {
+		whole.rare().parts.look(cause)
 	}
-	if co := t.rare().composite; co != nil && co.after != nil && !errors.Is(cause, failure.ErrReleased) {
-		co.after()
+	if parts := t.rare().parts; parts != nil && !errors.Is(cause, failure.ErrReleased) {
+		parts.over()
 	}
 }
 
@@ -198,13 +216,6 @@ func (l *Lease) granted() *leaseCore {
 
 func (l *Lease) Key() string { return l.granted().Key() }
 
-func (l *Lease) Client() *Client {
-	if l == nil {
-		return nil
-	}
-	return l.client
-}
-
 func (l *Lease) Token() int64 {
 	if l == nil {
 		return 0
@@ -227,15 +238,15 @@ func (l *Lease) Parts() []*Lease {
 	if l == nil || l.kind() != kindMulti {
 		return nil
 	}
-	return l.rare().composite.all()
+	return l.rare().parts.all()
 }
 
 func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	if l == nil || l.grant == nil {
 		return 0, &observe.Error{Op: "ttl", Err: errNoLease}
 	}
-	if l.rare().composite != nil {
-		return l.rare().composite.ttl(present(ctx))
+	if l.rare().parts != nil {
+		return l.rare().parts.ttl(present(ctx))
 	}
 	return answer(ctx, l.client, "ttl", l.key, func() (time.Duration, error) {
 		ttl, ours, err := l.client.net.TTL(l.key, l.guard.Owner())
@@ -390,14 +401,14 @@ type leaseKey struct{}
 type innermostKey struct{}
 
 // leaseFrom returns the innermost lease of key in ctx, or nil.
-func leaseFrom(ctx context.Context, c *Client, key string) *Lease {
+func leaseFrom(ctx context.Context, c *clientCore, key string) *Lease {
 	for {
 		l, _ := ctx.Value(leaseKey{}).(*Lease)
 		switch {
 		case l == nil:
 			return nil
-		case l.rare().composite != nil:
-			if part := l.rare().composite.part(c, key); part != nil {
+		case l.rare().parts != nil:
+			if part := l.rare().parts.part(c, key); part != nil {
 				return part
 			}
 		case l.client == c && l.key == key:

@@ -39,8 +39,8 @@ func (t *leaseCore) Err() error {
 	cause := t.ended()
 	switch {
 	case cause != nil:
-	case t.rare().composite != nil:
-		cause = t.rare().composite.check()
+	case t.rare().parts != nil:
+		cause = t.rare().parts.check()
 	case t.guard != nil: // otherwise it has not begun
 		if overdue := t.client.watchdog.Check(t.guard); overdue != nil {
 			cause = lost(overdue)
@@ -57,8 +57,8 @@ func (t *leaseCore) Until() time.Time {
 	switch {
 	case t == nil:
 		return time.Time{}
-	case t.rare().composite != nil:
-		return t.rare().composite.until()
+	case t.rare().parts != nil:
+		return t.rare().parts.until()
 	case t.guard == nil:
 		return time.Time{}
 	}
@@ -76,8 +76,8 @@ func (t *leaseCore) Extend(ctx context.Context, d time.Duration) error {
 	if err := t.Err(); err != nil {
 		return failedAt("extend", t.key, err)
 	}
-	if t.rare().composite != nil {
-		return t.rare().composite.extend(present(ctx), d)
+	if t.rare().parts != nil {
+		return t.rare().parts.extend(present(ctx), d)
 	}
 	return failedAt("extend", t.key, t.prolong(ctx, d))
 }
@@ -108,4 +108,9 @@ func (t *leaseCore) ownerName() string {
 		return ""
 	}
 	return fleet.OwnerOf(t.guard)
+}
+
+// Warn logs that a sequence under l was not gone through.
+func (l *Lease) Warn(name string, err error) {
+	l.client.opts.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "kind", l.kind(), "key", l.key, "name", name, "owner", l.ownerName(), "error", err)
 }

@@ -178,12 +178,30 @@ func (r *lineCore) close() {
 	}
 }
 
+// changed does nothing: tickets are asked one by one.
+func (r *lineCore) changed() {}
+
+// endsLinger does what a kind does when the client is closed.
+func (r *lineCore) endsLinger() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kind.shuts()
+}
+
+// subject returns the lock that w waits for.
+func (r *lineCore) subject(w *waiter) (kind, key string) {
+	if w.For.lease != nil {
+		return w.For.lease.kind(), w.For.lease.key
+	}
+	return kindMutex, r.key // a parked call has no lease, and gets one
+}
+
 // leaseOf returns the lease for w, which it makes anew if w was parked: then its call has no owner. The caller holds r.mu, so the
 // context of the call, which may be of any type, is not asked for anything.
 func (r *lineCore) leaseOf(w *waiter) *Lease {
 	if w.For.lease == nil {
-		l := emptyLease(r.c)
-		l.prepare(r.c, kindMutex, r.key, w.Call.Ctx)
+		l := emptyLease(r.c.core())
+		l.prepare(r.c.core(), kindMutex, r.key, w.Call.Ctx)
 		l.label = w.Call.Label
 		w.For.lease = l
 	}

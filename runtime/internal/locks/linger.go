@@ -2,35 +2,12 @@ package locks
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
-
-// mostLinger is the longest time for which a key lingers.
-const mostLinger = 20 * time.Millisecond
-
-// CheckLinger returns why a key cannot linger for d, or nil.
-func CheckLinger(d time.Duration) error {
-	if 0 <= d && d <= mostLinger {
-		return nil
-	}
-	return fmt.Errorf("%w: the linger time %v is not between 0 and %v", failure.ErrBadOption, d, mostLinger)
-}
-
-// lingerless are the kinds of locks whose keys do not linger, with the reasons.
-var lingerless = map[string]string{
-	kindFair:      "a fair mutex, which goes to the next one in its order at each unlock",
-	kindWrite:     "a read-write lock, which a process that does not write must not keep from the readers of others",
-	kindRead:      "a read-write lock, which a process that does not read must not keep from the writers of others",
-	kindRedLock:   "a red lock, whose servers do not report that another process wants it",
-	kindSemaphore: "a semaphore, which counts in Redis",
-	kindPermit:    "a permit, which another process can take as soon as it is released",
-	kindLatch:     "a latch, which nobody holds",
-}
 
 // A lingering is the time for which a grant stays with the process after an Unlock. Meanwhile no lease has it, and no call
 // waits. The lock of the resource guards it.
@@ -77,7 +54,7 @@ func (g *grant) beginLinger() bool {
 		return false
 	case g.rare().passed > 0 && g.guard.Age(at) >= localPassLimit: // Redisson's waiters send no message
 		return false
-	case !c.canPassAt(at, &g.guard, g.terms(), g.terms(), g.ticket.rare().tokens):
+	case !canPassAt(c.core(), at, &g.guard, g.terms(), g.terms(), g.ticket.rare().tokens):
 		return false
 	}
 	g.state.To(engine.GrantLingering)
@@ -124,7 +101,7 @@ func (l *lingering) stop() {
 
 // canResume reports whether a call on the terms t can have g, which lingers, at the time at.
 func (g *grant) canResume(t engine.Terms, at monotonic.Time) bool {
-	return g.state == engine.GrantLingering && at.Before(g.linger().over) && g.on().c.canPassAt(at, &g.guard, g.terms(), t, g.ticket.rare().tokens)
+	return g.state == engine.GrantLingering && at.Before(g.linger().over) && canPassAt(g.on().c.core(), at, &g.guard, g.terms(), t, g.ticket.rare().tokens)
 }
 
 // resume ends the lingering of g, which l is about to get.
@@ -133,28 +110,6 @@ func (g *grant) resume(l *Lease) {
 	g.more().passed++
 	g.on().c.counts.local.Add(1)
 	l.came = fromHere
-}
-
-// takeLingering gives l the grant if that lingers, for a call with the options of cfg: the short way to what join does. The
-// caller need not have entered r, for which the grant stays.
-func (r *resource) takeLingering(l *Lease, cfg *lockConfig) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at := monotonic.Now() // not sooner: the trust is judged by it
-	g := r.grant
-	if g == nil || !g.canResume(cfg.Terms, at) {
-		return false
-	}
-	g.resume(l)
-	l.began = at
-	if cfg.Fenced {
-		l.token = g.ticket.more().tokens.Take()
-	}
-	g.attach(l)
-	g.limitTo(cfg.maxHold, l)
-	g.lingersFor(cfg.linger)
-	r.c.counts.waited(0)
-	return true
 }
 
 // endLinger releases the grant if it lingers. It does not block. The caller holds the lock.
@@ -170,13 +125,4 @@ func (g *grant) endLinger() {
 			r.c.opts.Logger.Warn("lockgen: a key that lingered could not be given back", "kind", kindMutex, "key", r.key, "owner", g.Owner(), "error", err)
 		}
 	})
-}
-
-// endLingers releases all grants that linger.
-func (c *Client) endLingers() {
-	for _, r := range c.resources.some("") {
-		r.mu.Lock()
-		r.grant.endLinger()
-		r.mu.Unlock()
-	}
 }

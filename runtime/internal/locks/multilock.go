@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
@@ -35,7 +36,7 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error
 		return nil, &observe.Error{Op: "lock", Key: m.Key(), Err: errNoLock}
 	}
 	ctx = present(ctx)
-	a := attempt{c: m.c, op: "lock", kind: kindMulti, key: m.key, parts: m.keys}
+	a := attempt{c: m.c.core(), op: "lock", kind: kindMulti, key: m.key, parts: m.keys}
 	a.cfg.label = labelOf(m.opts, opts)
 	a.starts(ctx)
 	whole, err := m.take(ctx, opts, a.waitsFor)
@@ -172,4 +173,27 @@ func lengthen(ctx context.Context, parts []*Lease) error {
 		return err
 	}
 	return nil
+}
+
+// addHolder adds the holder that b, of the call as a whole, has learned of to the error of the member that it did not get.
+func addHolder(b *fleet.Blockage, err error) {
+	of := (*observe.Error)(nil)
+	if !errors.As(err, &of) || of.Holder != nil && (of.Holder.Own || !of.Holder.Since.IsZero()) || !byOthers(of.Err) {
+		return
+	}
+	if h := b.Holder("", of.Key); h != nil {
+		of.Holder = h
+	}
+}
+
+// endedAt returns the error of a call for several locks whose context has ended, when err was that of one of them.
+func endedAt(ctx context.Context, whole string, err error) error {
+	of := (*observe.Error)(nil)
+	if !byOthers(err) || !errors.As(err, &of) {
+		return &observe.Error{Op: "lock", Key: whole, Err: endedBy(ctx, err)}
+	}
+	if errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return &observe.Error{Op: "lock", Key: of.Key, Holder: of.Holder, Err: endedBy(ctx, err)}
 }

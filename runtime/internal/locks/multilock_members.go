@@ -96,9 +96,9 @@ func (m *MultiLock) check(opts []LockOption) error {
 		}
 		kind, clients, base := describe(l)
 		for _, c := range clients {
-			cfg, err := c.configure(base, opts)
+			cfg, err := configure(c.core(), base, opts)
 			if err = cmpOr(err, cfg.meaningless(kind)); err == nil {
-				err = c.checkKey(l.Key())
+				err = c.core().checkKey(l.Key())
 			}
 			if err != nil {
 				return fail(err)

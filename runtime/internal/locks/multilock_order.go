@@ -36,8 +36,8 @@ func sameClients(a, b []*Client) bool {
 // sameOptions reports whether locks with the options a and b are granted on the same terms. The shorter wait counts for
 // both.
 func sameOptions(c *Client, a, b []LockOption) bool {
-	one, err := c.configure(a, nil)
-	other, wrong := c.configure(b, nil)
+	one, err := configure(c.core(), a, nil)
+	other, wrong := configure(c.core(), b, nil)
 	if err != nil || wrong != nil {
 		return true // and the first call returns the error
 	}

@@ -22,7 +22,7 @@ func freeSoon(t *testing.T, m *Mutex) {
 
 // tryout is how a try of a mutex begins.
 func tryout(ctx context.Context, m *Mutex, opts ...LockOption) (*resource, *Lease, lockConfig, error) {
-	cfg, err := m.c.configure(m.opts, opts)
+	cfg, err := configure(m.c.core(), m.opts, opts)
 	if err != nil {
 		return nil, nil, cfg, err
 	}
@@ -73,7 +73,7 @@ func TestMultiLock_AsksWhenNobodyElseDoes(t *testing.T) {
 	m := c.Mutex(redistest.Key(t, "k"))
 	before, _, cfg, err := tryout(ctx, m)
 	require.NoError(t, err)
-	first := newWaiter(context.Background(), newLease(c, kindMutex, m.key, ctx), cfg)
+	first := newWaiter(context.Background(), newLease(c.core(), kindMutex, m.key, ctx), cfg)
 	require.Equal(t, toAsk, before.join(first))
 
 	r, l, cfg, err := tryout(ctx, m, WithWait(0))

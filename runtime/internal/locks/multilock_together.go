@@ -56,7 +56,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*Mutex,
 		if i > 0 && len(m.opts) == 0 && len(mutexes[i-1].opts) == 0 {
 			t.cfg = trials[i-1].cfg
 		} else {
-			t.cfg, t.err = c.configure(m.opts, opts)
+			t.cfg, t.err = configure(c.core(), m.opts, opts)
 		}
 		if t.err == nil {
 			t.resource, t.lease, t.err = m.approach(t.own, t.cfg)
@@ -101,7 +101,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*Mutex,
 		case t.err != nil:
 			tracesPart(tr, i, nil)
 			if err == nil || !again { // when nothing was sent: the error of the last one, which is the reason
-				err = &observe.Error{Op: "lock", Key: t.m.key, Err: t.err, Holder: c.holderOf(kindMutex, t.m.key, nil, t.err)}
+				err = &observe.Error{Op: "lock", Key: t.m.key, Err: t.err, Holder: holderOf(c.core(), kindMutex, t.m.key, nil, t.err)}
 			}
 			continue
 		case err != nil:

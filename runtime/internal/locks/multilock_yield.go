@@ -22,10 +22,6 @@ import (
 // yieldAfter is how long a call keeps members while it waits for one that a program with Redisson holds.
 const yieldAfter = 500 * time.Millisecond
 
-// errYielded is the outcome of a wait for a member that goes on without the call's other members, and of a try for all
-// members after such a wait.
-var errYielded = errors.New("given back, for a program with Redisson")
-
 // behind locks l, a member behind kept others that the call holds. It fails with errYielded if a program with Redisson
 // holds l for long.
 func (m *MultiLock) behind(under context.Context, l Locker, kept int, opts []LockOption) (*Lease, error) {

@@ -29,7 +29,7 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return orZero(m
 // force takes the key from its holder, or from owners alone if there are any.
 func (m *Mutex) force(ctx context.Context, owners ...string) (bool, error) {
 	const op = "force unlock"
-	return inside(&orZero(m.c).resources, op, m.key, func(r *resource) (bool, error) {
+	return inside(orZero(m.c).resources, op, m.key, func(r *resource) (bool, error) {
 		return r.force(ctx, op, m.c.wire.ForceUnlock(m.key, owners...), r.held())
 	})
 }
@@ -42,7 +42,7 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 			return l, nil
 		}
 	}
-	a := attempt{c: m.c, op: op, kind: kindMutex, key: m.key}
+	a := attempt{c: m.c.core(), op: op, kind: kindMutex, key: m.key}
 	a.begin(ctx, m.opts, opts)
 	lease, err := m.take(ctx, a.cfg, a.err, a.waits)
 	return a.granted(lease, err)
@@ -52,7 +52,7 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease,
 // short way to what approach does for every context under a lease. Else it returns nil.
 func (m *Mutex) again(ctx *leaseContext) *Lease {
 	outer, at := (*Lease)(ctx), monotonic.Now()
-	if outer.kind() != kindMutex || outer.client != m.c || outer.key != m.key || m.c.observed {
+	if outer.kind() != kindMutex || outer.client != m.c.core() || outer.key != m.key || m.c.observed {
 		return nil
 	}
 	if !outer.guard.TrustedAt(at) || outer.parent.Err() != nil {
@@ -60,7 +60,7 @@ func (m *Mutex) again(ctx *leaseContext) *Lease {
 	}
 	l := new(Lease)
 	l.ownedBy(outer.rare().owner)
-	l.prepare(m.c, kindMutex, m.key, ctx)
+	l.prepare(m.c.core(), kindMutex, m.key, ctx)
 	l.began = at
 	if !outer.grant.reenter(outer, l) {
 		return nil
@@ -71,7 +71,7 @@ func (m *Mutex) again(ctx *leaseContext) *Lease {
 
 // acquire is a call without hooks.
 func (m *Mutex) acquire(ctx context.Context, opts []LockOption) (*Lease, error) {
-	cfg, err := m.c.configure(m.opts, opts)
+	cfg, err := configure(m.c.core(), m.opts, opts)
 	return m.take(ctx, cfg, err, nil)
 }
 
@@ -96,12 +96,12 @@ func (m *Mutex) take(ctx context.Context, cfg lockConfig, err error, waiting fun
 // approach returns what a call under ctx contends for: a lease that has no grant yet, at a resource that the caller
 // leaves. Without a resource there is no need, since the lease entered again, or there is an error.
 func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease, error) {
-	if err := m.c.checkKey(m.key); err != nil {
+	if err := m.c.core().checkKey(m.key); err != nil {
 		return nil, nil, err
 	}
-	l := newLease(m.c, kindMutex, m.key, ctx)
+	l := newLease(m.c.core(), kindMutex, m.key, ctx)
 	l.label = cfg.label
-	if outer := leaseFrom(ctx, m.c, m.key); outer != nil && outer.grant.reenter(outer, l) {
+	if outer := leaseFrom(ctx, m.c.core(), m.key); outer != nil && outer.grant.reenter(outer, l) {
 		l, err := l.entered(ctx, cfg)
 		return nil, l, err
 	}

@@ -27,7 +27,7 @@ type resource struct {
 	first ticket // in place, since there always is one
 }
 
-func newResource(c *Client, key string) *resource {
+func newResource(c *clientLine, key string) *resource {
 	r := new(resource)
 	r.c, r.key, r.kind = c, key, r
 	return r
@@ -103,11 +103,6 @@ func (r *resource) abandoned(*waiter) {
 	}
 }
 
-// onWire returns tk in the form of the scripts.
-func (tk *ticket) onWire() protocol.Ticket {
-	return protocol.Ticket{Number: tk.Number, Tokens: int(tk.inLine)}
-}
-
 // acquire chooses the script, and the batcher that sends op.
 func (r *resource) acquire(op *acquireOp) (none protocol.Command) {
 	tk, w := op.ticket, op.w
@@ -133,34 +128,6 @@ func (r *resource) acquire(op *acquireOp) (none protocol.Command) {
 
 // read is not called: batchers send the requests, and read the replies.
 func (*resource) read(*ticket, transport.Reply) (none protocol.Verdict, err error) { return none, nil }
-
-// plain reports whether op asks only for the lock.
-func (op *acquireOp) plain() bool { return op.line == protocol.NotQueued && op.drawn == 0 }
-
-func (op *acquireOp) Key() string { return op.ticket.r.key }
-
-func (op *acquireOp) Append(keys, args []string, again bool) (allKeys, allArgs []string) {
-	r, tk, line := op.ticket.r, op.ticket, op.line
-	if again && line == protocol.Queued {
-		line = protocol.StillQueued // since the request before
-	}
-	if again {
-		r.c.tracesAsking(trace.SentAgain, r.key, tk.Number, line)
-	} else {
-		tk.traces(trace.Sent)
-	}
-	if op.plain() {
-		return r.c.wire.Take(keys, args, r.key, tk.Number, op.terms.TTL)
-	}
-	return r.c.wire.Acquire(keys, args, r.key, tk.onWire(), line, op.drawn, op.terms.TTL)
-}
-
-func (op *acquireOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
-	if err == nil && op.w.Follows {
-		op.ticket.r.c.quorums.answered(now().Sub(sent))
-	}
-	op.settle(sent, protocol.ReadAcquire(reply), again, err)
-}
 
 func (r *resource) overtaken(op *acquireOp, reply protocol.Verdict, err error) bool {
 	if op.ticket.State < engine.TicketGranted {
@@ -235,4 +202,22 @@ func (r *resource) resume(again *ticket, t engine.Terms, done released, err erro
 		w.Place = engine.PlaceLeading
 		w.Notify(engine.Event{Kind: engine.Refused, TTL: handOverLease, InLine: true})
 	}
+}
+
+// mostTokens bounds a block. Drawing many more than needed would push the counter ahead of the
+// clock.
+const mostTokens = 64
+
+// wants returns how many tokens to draw with terms t: for all waiters of this process, if the key
+// can be passed on to them.
+func (r *resource) wants(t engine.Terms) int {
+	switch {
+	case !t.Fenced:
+		return 0
+	case !t.Renew:
+		return 1
+	case r.Queue.First != nil && r.Queue.First.Linger > 0:
+		return mostTokens // one for each call that has the lingering key
+	}
+	return max(1, r.Queue.LengthTo(mostTokens))
 }

@@ -23,8 +23,8 @@ var (
 // NoFunction returns the error of a call that needs a function to run under a lock, and has none.
 func NoFunction(op, key string) error { return &observe.Error{Op: op, Key: key, Err: errNoFunction} }
 
-// made returns c, or nil if [New] did not make it.
-func (c *Client) made() *Client {
+// made returns c, or nil if it was not made by its function.
+func (c *clientCore) made() *clientCore {
 	if c == nil || c.rc == nil {
 		return nil
 	}

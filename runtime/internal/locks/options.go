@@ -167,7 +167,7 @@ func (cfg *lockConfig) meaningless(kind string) error {
 	}[kind])
 }
 
-func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
+func configure(c *clientCore, base, call []LockOption) (lockConfig, error) {
 	if c.made() == nil {
 		return lockConfig{}, errNoClient
 	}
@@ -211,4 +211,30 @@ func (c *Client) configure(base, call []LockOption) (lockConfig, error) {
 
 func tooShort(name string, d time.Duration) error {
 	return fmt.Errorf("%w: a %s of %v is shorter than %v", failure.ErrBadOption, name, d, MinLease)
+}
+
+func WithBackoff(b Backoff) LockOption {
+	return lockOption(func(c *lockConfig) { c.backoff, c.Polling = b, true })
+}
+
+// mostLinger is the longest time for which a key lingers.
+const mostLinger = 20 * time.Millisecond
+
+// CheckLinger returns why a key cannot linger for d, or nil.
+func CheckLinger(d time.Duration) error {
+	if 0 <= d && d <= mostLinger {
+		return nil
+	}
+	return fmt.Errorf("%w: the linger time %v is not between 0 and %v", failure.ErrBadOption, d, mostLinger)
+}
+
+// lingerless are the kinds of locks whose keys do not linger, with the reasons.
+var lingerless = map[string]string{
+	kindFair:      "a fair mutex, which goes to the next one in its order at each unlock",
+	kindWrite:     "a read-write lock, which a process that does not write must not keep from the readers of others",
+	kindRead:      "a read-write lock, which a process that does not read must not keep from the writers of others",
+	kindRedLock:   "a red lock, whose servers do not report that another process wants it",
+	kindSemaphore: "a semaphore, which counts in Redis",
+	kindPermit:    "a permit, which another process can take as soon as it is released",
+	kindLatch:     "a latch, which nobody holds",
 }

@@ -127,13 +127,13 @@ func (s *PermitSemaphore) Resize(ctx context.Context, delta int) (bool, error) {
 
 func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) (*Permit, error) {
 	s, ctx = orZero(s), present(ctx)
-	a := attempt{c: s.c, op: op, kind: kindPermit, key: s.key}
+	a := attempt{c: s.c.core(), op: op, kind: kindPermit, key: s.key}
 	a.begin(ctx, s.opts, opts)
 	if err := cmpOr(enough(n, 1), enough(s.permits, 0)); err != nil {
 		return nil, a.failed(err)
 	}
 	var p *Permit
-	err := a.count(ctx, func() *counting.Demand {
+	err := s.c.count(ctx, &a, func() *counting.Demand {
 		p = newPermit(s.c, s.key, a.cfg.label, ctx)
 		return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits, IDs: counting.NewIDs(s.c.ID(), n)}, Permit: p.hold}
 	})
@@ -150,7 +150,7 @@ func (s *PermitSemaphore) ask(ctx context.Context, op, id string, f func(raw str
 	if err != nil {
 		return 0, &observe.Error{Op: op, Key: s.key, Err: err}
 	}
-	return answer(ctx, s.c, op, s.key, func() (int64, error) {
+	return answer(ctx, s.c.core(), op, s.key, func() (int64, error) {
 		if ct, known := s.c.permits.known(s.key); known {
 			return f(raw, &ct.Count)
 		}
@@ -159,7 +159,7 @@ func (s *PermitSemaphore) ask(ctx context.Context, op, id string, f func(raw str
 }
 
 func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
-	got, err := answer(ctx, s.c, op, s.key, func() ([]int64, error) {
+	got, err := answer(ctx, s.c.core(), op, s.key, func() ([]int64, error) {
 		permits := s.c.wire.PermitSemaphore(s.key)
 		return s.c.net.Ask(permits.Count(s.permits)).Ints()
 	})

@@ -43,7 +43,7 @@ func newPermit(c *Client, key string, label *engine.Label, parent context.Contex
 	p.hold = counting.NewPermit(permitHolding{of: p})
 	p.leaseCore = &p.own.leaseCore
 	p.own.grant = p
-	p.prepare(c, kindPermit, key, parent)
+	p.prepare(c.core(), kindPermit, key, parent)
 	p.label = label
 	return p
 }
@@ -131,3 +131,8 @@ func (s PermitLocker) Lock(ctx context.Context, opts ...LockOption) (*Lease, err
 func (s PermitLocker) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
 	return s.Lock(ctx, append(slices.Clip(opts), Once)...)
 }
+
+func (p permitHolding) bearer() *leaseCore { return p.of.leaseCore }
+
+// Current returns p for code that did not lock.
+func (p *Permit) Current() CurrentLease { return CurrentLease{&p.own} }

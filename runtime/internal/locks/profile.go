@@ -24,10 +24,10 @@ func (t *leaseCore) profileLabel() string {
 		if name := of.label.Name(); name != "" {
 			return name
 		}
-		if of.rare().composite == nil {
+		if of.rare().parts == nil {
 			break
 		}
-		parts := of.rare().composite.all() // their calls had the options of the whole
+		parts := of.rare().parts.all() // their calls had the options of the whole
 		if len(parts) == 0 {
 			break
 		}

@@ -57,8 +57,10 @@ func newQuorumAcquire(ctx context.Context, m *RedLock, opts []LockOption, cfg lo
 func (e *quorumAcquire) channel(*waiter) string { return protocol.LockChannel(e.m.key) }
 func (e *quorumAcquire) hear(string)            {}
 
+func (e *quorumAcquire) subject(*waiter) (kind, key string) { return kindRedLock, e.m.key }
+
 func (e *quorumAcquire) join(*waiter) entry {
-	if !e.inLine || e.m.parts[0].c.quorums.join(e) {
+	if !e.inLine || queuesOf(e.m.parts[0].c).join(e) {
 		return toAsk
 	}
 	return toWait
@@ -66,18 +68,18 @@ func (e *quorumAcquire) join(*waiter) entry {
 
 // last returns whether the first waiter of this process has the lock, and the last answers of the servers.
 func (e *quorumAcquire) last(*waiter) (held bool, said engine.AnswerLog) {
-	first, said := e.m.parts[0].c.quorums.first(e)
+	first, said := queuesOf(e.m.parts[0].c).first(e)
 	if first == nil || first == e {
 		return false, said // its turn is next
 	}
 	first.mu.Lock()
 	defer first.mu.Unlock()
-	return first.whole.rare().composite != nil, said
+	return compositeOf(first.whole) != nil, said
 }
 
 // remind makes the first waiter ask.
 func (e *quorumAcquire) remind(*waiter) {
-	if first, _ := e.m.parts[0].c.quorums.first(e); first != nil && first != e {
+	if first, _ := queuesOf(e.m.parts[0].c).first(e); first != nil && first != e {
 		first.w.Poke()
 	}
 }
@@ -97,7 +99,7 @@ func (e *quorumAcquire) leave(*waiter) {
 // ask asks all servers. A reentry asks only those with a part of the outer lease: the others first have to grant that a
 // part.
 func (e *quorumAcquire) ask(*waiter) {
-	e.m.parts[0].c.quorums.record(e, (*engine.Answers).Asks)
+	queuesOf(e.m.parts[0].c).record(e, (*engine.Answers).Asks)
 	ctx, cancel := context.WithTimeout(e.ctx, e.limit())
 	r := e.rounds.Begin(cancel)
 	r.Caller = e.tracer()
@@ -119,7 +121,7 @@ func (e *quorumAcquire) ask(*waiter) {
 func (e *quorumAcquire) open() []*Mutex {
 	var entered []*Mutex
 	for _, m := range e.m.parts {
-		if l := leaseFrom(e.ctx, m.c, m.key); l != nil && l.Err() == nil {
+		if l := leaseFrom(e.ctx, m.c.core(), m.key); l != nil && l.Err() == nil {
 			entered = append(entered, m)
 		}
 	}
@@ -164,9 +166,9 @@ func (e *quorumAcquire) answered(r *quorum.Round[*Lease], server int, part *Leas
 	case quorum.Lose:
 		e.Cut(r)
 	case quorum.Join:
-		e.admit(e.whole.rare().composite, m, part)
+		e.admit(compositeOf(e.whole), m, part)
 	case quorum.AskOn:
-		e.complete(e.whole.rare().composite, m, localPassLimit)
+		e.complete(compositeOf(e.whole), m, localPassLimit)
 	case quorum.Release:
 		_ = part.grant.unlock(part)
 	}
@@ -174,7 +176,7 @@ func (e *quorumAcquire) answered(r *quorum.Round[*Lease], server int, part *Leas
 
 // Pace returns how long a server usually takes for an answer.
 func (e *quorumAcquire) Pace(server int) time.Duration {
-	return time.Duration(e.m.parts[server].c.quorums.pace.Load())
+	return time.Duration(e.m.parts[server].c.pace.recent.Load())
 }
 
 // Prompt makes the call ask again.
@@ -204,25 +206,25 @@ func (e *quorumAcquire) win(r *quorum.Round[*Lease], parts []*Lease) error {
 		return engine.ErrLate
 	}
 	for _, part := range parts {
-		part.stamp(token)
+		stamp(part, token)
 	}
-	e.m.parts[0].c.quorums.record(e, func(a *engine.Answers) { a.Says(false, nil) })
+	queuesOf(e.m.parts[0].c).record(e, func(a *engine.Answers) { a.Says(false, nil) })
 	e.whole.token = token
 	e.began.Store(int64(monotonic.Now()))
 	e.compose(parts, r.Caller)
 	late, missing := r.Hold()
 	for _, part := range late {
-		part.client.spawn(func() { e.admit(e.whole.rare().composite, e.mutexOf(part), part) })
+		part.client.spawn(func() { e.admit(compositeOf(e.whole), e.mutexOf(part), part) })
 	}
 	for _, server := range missing {
-		e.complete(e.whole.rare().composite, e.m.parts[server], localPassLimit)
+		e.complete(compositeOf(e.whole), e.m.parts[server], localPassLimit)
 	}
 	return nil
 }
 
 // mutexOf returns the mutex among the parts of the lock whose lease is part.
 func (e *quorumAcquire) mutexOf(part *Lease) *Mutex {
-	i := slices.IndexFunc(e.m.parts, func(m *Mutex) bool { return m.c == part.client && m.key == part.key })
+	i := slices.IndexFunc(e.m.parts, func(m *Mutex) bool { return m.c.core() == part.client && m.key == part.key })
 	return e.m.parts[i]
 }
 
@@ -258,18 +260,6 @@ func (e *quorumAcquire) writeToken(ctx context.Context, part *Lease, token int64
 	})
 }
 
-// stamp gives a lease the token of its composite lease, for reentries.
-func (l *Lease) stamp(token int64) {
-	if g, _, ok := mutexGrant(l.grant); ok && token > 0 {
-		g.on().mu.Lock()
-		defer g.on().mu.Unlock()
-		if token != l.token && g.ticket.extra != nil {
-			g.ticket.extra.tokens = engine.Tokens{} // the others are smaller
-		}
-		l.token, g.tokenPending = token, false
-	}
-}
-
 // Cut acts on a lost round.
 func (e *quorumAcquire) Cut(r *quorum.Round[*Lease]) {
 	if e.closed() > len(e.m.parts)-e.m.needs() {
@@ -285,7 +275,7 @@ func (e *quorumAcquire) lost(r *quorum.Round[*Lease], err error) {
 	if err != nil && e.ctx.Err() != nil && errors.Is(err, e.ctx.Err()) { // no answer of a server
 		answer = (*engine.Answers).Withdraws
 	}
-	e.m.parts[0].c.quorums.record(e, answer)
+	queuesOf(e.m.parts[0].c).record(e, answer)
 	if err == nil && e.cfg.wait != 0 {
 		e.listen()
 	}

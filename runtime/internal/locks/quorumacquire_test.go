@@ -21,7 +21,7 @@ func TestQuorumAcquire_HearsOfReleases(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	m := newRedLock([]*Mutex{c.Mutex(redistest.Key(t, "0")), c.Mutex(redistest.Key(t, "1")), c.Mutex(redistest.Key(t, "2"))})
 	cfg := lockConfig{wait: UntilDone}
-	e := newQuorumAcquire(t.Context(), m, nil, cfg, newLease(c, kindRedLock, m.key, t.Context()))
+	e := newQuorumAcquire(t.Context(), m, nil, cfg, newLease(c.core(), kindRedLock, m.key, t.Context()))
 	t.Cleanup(func() { e.leave(e.w) })
 	r := e.rounds.Begin(func() {})
 	e.answered(r, 0, nil, failure.ErrNotAcquired)

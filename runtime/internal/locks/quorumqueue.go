@@ -3,7 +3,6 @@ package locks
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
@@ -16,8 +15,6 @@ import (
 // several waiters of one process would refuse each other, and would ask the servers in vain. It stays the first until
 // its lease is over. Then the next one gets its grants, for a while without a request to the servers.
 type quorumQueues struct {
-	pace atomic.Int64 // recent response time of the server, or how long it has not answered; 0 before its first answer
-
 	mu  sync.Mutex              // guards the rest; held with quorumAcquire.mu, taken after it
 	all map[string]*quorumQueue // by RedLock.queueKey
 }
@@ -26,11 +23,6 @@ type quorumQueues struct {
 type quorumQueue struct {
 	acquires []*quorumAcquire
 	answers  engine.Answers // of the servers to the first waiter
-}
-
-// answered records a response time of the server.
-func (r *quorumQueues) answered(took time.Duration) {
-	r.pace.Store(max(int64(took), r.pace.Load()/2))
 }
 
 // join adds e to the end of its queue and reports whether it is the first.
@@ -140,7 +132,7 @@ func (r *quorumQueues) advance(e, next *quorumAcquire) bool {
 // nil. The next waiter gets the trusted parts that no other call has re-entered; the rest is left to release.
 func (e *quorumAcquire) pass(parts []*Lease) (successor *compositeLease, rest []*Lease) {
 	c := e.m.parts[0].c
-	next := c.quorums.behind(e)
+	next := queuesOf(c).behind(e)
 	if next == nil || next.cfg.Terms != e.cfg.Terms || next.cfg.Fenced || next.cfg.maxHold > 0 || e.cfg.maxHold > 0 ||
 		c.opts.Cohort == 1 || e.passedFor() >= localPassLimit || !c.granting() {
 		return nil, parts
@@ -150,7 +142,7 @@ func (e *quorumAcquire) pass(parts []*Lease) (successor *compositeLease, rest []
 		l := newLease(part.client, part.kind(), part.key, next.ctx)
 		l.label = next.cfg.label
 		g, _, ok := mutexGrant(part.grant)
-		if ok && part.client.canPass(part.guard, e.cfg.Terms, e.cfg.Terms, engine.Tokens{}) && g.succeed(part, l) {
+		if ok && canPass(part.client, part.guard, e.cfg.Terms, e.cfg.Terms, engine.Tokens{}) && g.succeed(part, l) {
 			part.end(failure.ErrReleased)
 			passed = append(passed, l)
 		} else {
@@ -161,20 +153,20 @@ func (e *quorumAcquire) pass(parts []*Lease) (successor *compositeLease, rest []
 		return nil, append(passed, rest...)
 	}
 	c.counts.local.Add(1)
-	return next.whole.rare().composite, rest
+	return compositeOf(next.whole), rest
 }
 
 // inherit makes parts, the grants of e, the lease of next, and reports whether next still wants it.
 func (next *quorumAcquire) inherit(e *quorumAcquire, parts []*Lease) bool {
 	next.mu.Lock()
 	defer next.mu.Unlock()
-	if next.left || !e.m.parts[0].c.quorums.advance(e, next) {
+	if next.left || !queuesOf(e.m.parts[0].c).advance(e, next) {
 		return false
 	}
 	next.began.Store(e.began.Load())
 	next.rounds.Took.Store(int64(e.took()))
 	next.whole.came = fromHere
-	tr := e.whole.rare().composite.tr
+	tr := compositeOf(e.whole).tr
 	for _, part := range parts {
 		tr.Part(trace.Passes, 0, part.traced())
 	}
@@ -195,5 +187,23 @@ func (e *quorumAcquire) after() {
 	if e.passedFor() >= localPassLimit {
 		pause = time.Millisecond + 3*e.took()
 	}
-	e.m.parts[0].c.quorums.leave(e, pause)
+	queuesOf(e.m.parts[0].c).leave(e, pause)
+}
+
+// queuesOf returns the queues of c.
+func queuesOf(c *Client) *quorumQueues {
+	return QueuesOf(c, func() *quorumQueues { return new(quorumQueues) })
+}
+
+// EachWaiting calls f for the calls that wait for the RedLock of key, or for all if key is empty.
+func (r *quorumQueues) EachWaiting(key string, f func(w *waiter, kind, key string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, q := range r.all {
+		for i, e := range q.acquires {
+			if (key == "" || e.m.key == key) && (i > 0 || e.began.Load() == 0) { // the first one stays in the queue until its lease is over
+				f(e.w, kindRedLock, e.m.key)
+			}
+		}
+	}
 }

@@ -29,9 +29,9 @@ func TestLease_StampDropsSmallerTokens(t *testing.T) {
 	r.mu.Lock()
 	r.grant.ticket.more().tokens = engine.NewTokens(lease.Token()+1, 3)
 	r.mu.Unlock()
-	lease.stamp(lease.Token())
+	stamp(lease, lease.Token())
 	require.Equal(t, 3, left(), "its own token")
-	lease.stamp(lease.Token() + 100)
+	stamp(lease, lease.Token()+100)
 	require.Zero(t, left())
 	require.NoError(t, lease.Unlock(t.Context()))
 }

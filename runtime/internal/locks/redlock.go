@@ -78,26 +78,26 @@ func (m *RedLock) lock(ctx context.Context, op string, opts []LockOption) (*Leas
 		return nil, &observe.Error{Op: op, Key: m.Key(), Err: err}
 	}
 	ctx = present(ctx)
-	a := attempt{c: m.parts[0].c, op: op, kind: kindRedLock, key: m.key}
+	a := attempt{c: m.parts[0].c.core(), op: op, kind: kindRedLock, key: m.key}
 	a.begin(ctx, m.parts[0].opts, opts)
 	lease, err := m.take(ctx, &a, opts)
 	return a.granted(lease, err)
 }
 
 func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lease, error) {
-	c, cfg := a.c, a.cfg
+	c, cfg := m.parts[0].c, a.cfg
 	if a.err != nil {
 		return nil, a.err
 	}
 	for _, part := range m.parts {
-		if err := part.c.checkKey(m.key); err != nil {
+		if err := part.c.core().checkKey(m.key); err != nil {
 			return nil, err
 		}
 	}
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	whole := newLease(c, kindRedLock, m.key, ctx)
+	whole := newLease(c.core(), kindRedLock, m.key, ctx)
 	whole.label = cfg.label
 	e := newQuorumAcquire(ctx, m, opts, cfg, whole)
 	e.inLine = cfg.wait != 0 && !m.entered(whole)
@@ -109,8 +109,8 @@ func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lea
 	if err == nil {
 		return whole, nil
 	}
-	if whole.rare().composite == nil {
-		c.quorums.leave(e, 0)
+	if compositeOf(whole) == nil {
+		queuesOf(c).leave(e, 0)
 	} else {
 		c.spawn(func() { _ = whole.grant.unlock(whole) })
 	}
@@ -119,7 +119,7 @@ func (m *RedLock) take(ctx context.Context, a *attempt, opts []LockOption) (*Lea
 
 // entered reports whether l may enter its caller's lease: it does not wait for itself.
 func (m *RedLock) entered(l *Lease) bool {
-	return l.rare().owner != nil || slices.ContainsFunc(m.parts, func(part *Mutex) bool { return leaseFrom(l.parent, part.c, part.key) != nil })
+	return l.rare().owner != nil || slices.ContainsFunc(m.parts, func(part *Mutex) bool { return leaseFrom(l.parent, part.c.core(), part.key) != nil })
 }
 
 // needs returns how many parts are a majority.

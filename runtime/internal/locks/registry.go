@@ -12,25 +12,37 @@ import (
 // A registry has the entries of a client for the keys of one kind of lock: each from the first reference to it until
 // the last one is gone.
 type registry[T registered] struct {
-	c      *Client // its mu guards the rest
-	create func(c *Client, key string) T
+	c      *clientLine // its mu guards the rest
+	create func(c *clientLine, key string) T
 	all    map[string]T
-	number uint8 // of the registry, see [Client.forget]
+	number uint8 // of the registry
 }
 
+// A registered is one entry: what a client has for a key.
 type registered interface {
 	references() *referenced
+	// held returns the grants of this process.
+	held() []*grant
+	// changed is called when Redis may have changed the key.
+	changed()
+	// rest releases a grant that lingers.
+	endsLinger()
 	// close ends the leases of the key because the client is closed.
 	close()
 }
 
-func newRegistry[T registered](c *Client, create func(c *Client, key string) T) registry[T] {
-	all := map[string]T{}
+// The entries are those of a registry of any kind.
+type entries interface {
+	each(key string, f func(one registered))
+	forget(key string)
+}
+
+func newRegistry[T registered](c *clientLine, create func(c *clientLine, key string) T) *registry[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	number := uint8(len(c.forget)) // one for each kind of lock
-	c.forget = append(c.forget, func(key string) { delete(all, key) })
-	return registry[T]{c: c, create: create, all: all, number: number}
+	g := &registry[T]{c: c, create: create, all: map[string]T{}, number: uint8(len(c.registries))} // one for each kind of lock
+	c.registries = append(c.registries, g)
+	return g
 }
 
 // enter returns the entry of key for a call, until exit. A call that releases can enter when the client is closed, too.
@@ -76,20 +88,20 @@ func inside[T registered, A any](g *registry[T], op, key string, call func(one T
 	return call(one)
 }
 
-// heldIn returns the grants of key in this process.
-func heldIn[T interface {
-	registered
-	held() []*grant
-}](g *registry[T], key string) []*grant {
-	if one, known := g.known(key); known {
-		return one.held()
-	}
-	return nil
+// grantsOf returns the grants of all locks named key in this process.
+func (c *clientLine) grantsOf(key string) (all []*grant) {
+	c.each(key, func(one registered) { all = append(all, one.held()...) })
+	return all
 }
 
-// grantsOf returns the grants of all locks named key in this process.
-func (c *Client) grantsOf(key string) []*grant {
-	return append(append(heldIn(&c.resources, key), heldIn(&c.rws, key)...), heldIn(&c.fairs, key)...)
+// each calls f for the entries of key, or for all if key is empty.
+func (c *clientLine) each(key string, f func(one registered)) {
+	c.mu.Lock()
+	registries := c.registries
+	c.mu.Unlock()
+	for _, g := range registries {
+		g.each(key, f)
+	}
 }
 
 // some returns the entry of key, or all if key is empty.
@@ -112,16 +124,18 @@ func (g *registry[T]) size() int {
 	return len(g.all)
 }
 
-// close closes all entries.
-func (g *registry[T]) close() {
-	for _, one := range g.some("") {
-		one.close()
+func (g *registry[T]) each(key string, f func(one registered)) {
+	for _, one := range g.some(key) {
+		f(one)
 	}
 }
 
+// forget drops the entry of key. The caller holds the lock of the client.
+func (g *registry[T]) forget(key string) { delete(g.all, key) }
+
 // A referenced is one entry of a registry.
 type referenced struct {
-	c        *Client
+	c        *clientLine
 	key      string
 	users    int32      // calls, grants and requests that refer to it; guarded by c.mu
 	registry uint8      // its number
@@ -144,7 +158,7 @@ func (e *referenced) quit() {
 	defer e.c.mu.Unlock()
 	e.users--
 	if e.users == 0 {
-		e.c.forget[e.registry](e.key)
+		e.c.registries[e.registry].forget(e.key)
 	}
 }
 

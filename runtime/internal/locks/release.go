@@ -163,15 +163,3 @@ func (op *releaseOp) sendAgain(err error) bool {
 	})
 	return true
 }
-
-// pause waits for d and reports false if the client was closed meanwhile.
-func (c *Client) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-c.stopped:
-		return false
-	}
-}

@@ -10,7 +10,7 @@ import (
 )
 
 // renew renews leases of one kind in Redis, for the watchdog.
-func (c *Client) renew(leases []*watchdog.Lease, ttls []time.Duration) []error {
+func (c *clientCore) renew(leases []*watchdog.Lease, ttls []time.Duration) []error {
 	kind := renewal(leases[0].Kind())
 	patience := leases[0].TTL
 	at := now()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
@@ -69,22 +70,20 @@ type borne interface {
 	bearer() *leaseCore
 }
 
-func (p permitHolding) bearer() *leaseCore { return p.of.leaseCore }
-
 // whole returns the composite lease that t is a part of, or t.
 func (t *leaseCore) whole() *leaseCore {
 	for t != nil {
-		co := t.rare().within.Load()
-		if co == nil {
+		whole := t.rare().within.Load()
+		if whole == nil {
 			break
 		}
-		t = &co.whole.leaseCore
+		t = &whole.leaseCore
 	}
 	return t
 }
 
 // renewed reports the outcome of each renewal.
-func (c *Client) renewed(l *watchdog.Lease, err error) {
+func renewed(c *clientCore, l *watchdog.Lease, err error) {
 	if err == nil {
 		c.counts.renewals.Add(1)
 	} else {
@@ -122,21 +121,6 @@ func (c *Client) renewed(l *watchdog.Lease, err error) {
 	}, true)
 }
 
-// outcomeOf returns the outcome of a call that ended with err.
-func outcomeOf(err error) observe.Outcome {
-	switch {
-	case err == nil:
-		return observe.OutcomeAcquired
-	case errors.Is(err, failure.ErrNotAcquired):
-		return observe.OutcomeBusy
-	case errors.Is(err, failure.ErrLost):
-		return observe.OutcomeLost
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return observe.OutcomeCancelled
-	}
-	return observe.OutcomeError
-}
-
 // reasonOf returns the reason for which a lease ended with cause.
 func reasonOf(cause error) observe.EndReason {
 	switch {
@@ -157,4 +141,17 @@ func reasonOf(cause error) observe.EndReason {
 		return observe.EndUnconfirmed
 	}
 	return observe.EndOther
+}
+
+// tracesEnd says that a lease has ended.
+func (t *leaseCore) tracesEnd(cause error) {
+	t.client.wholes(trace.Whole{Action: trace.Over, Lease: t, Freed: errors.Is(cause, failure.ErrReleased)})
+}
+
+// traced returns what tests see of the lease of a part of a RedLock, or nil if none wants to.
+func (l *Lease) traced() *trace.Part {
+	if l == nil || l.client.wholes == nil {
+		return nil
+	}
+	return &trace.Part{Owner: l.guard.Owner(), Token: l.token, Lease: &l.leaseCore}
 }

@@ -62,15 +62,15 @@ func (m *RWMutex) ForceRUnlock(ctx context.Context) (bool, error) {
 
 // force takes the key from the writer or from readers, or from owners alone if there are any.
 func (m *RWMutex) force(ctx context.Context, op string, write bool, owners ...string) (bool, error) {
-	return inside(&orZero(m.c).rws, op, m.key, func(r *rwResource) (bool, error) {
+	return inside(orZero(m.c).rws, op, m.key, func(r *rwResource) (bool, error) {
 		return r.force(ctx, op, r.lock.ForceUnlock(write, owners...), r.heldFor(write))
 	})
 }
 
 func (m *RWMutex) Inspect(ctx context.Context) (observe.RWStanding, error) {
 	m = orZero(m)
-	return inside(&orZero(m.c).rws, "inspect", m.key, func(r *rwResource) (observe.RWStanding, error) {
-		s, err := answer(ctx, m.c, "inspect", m.key, func() (observe.RWStanding, error) {
+	return inside(orZero(m.c).rws, "inspect", m.key, func(r *rwResource) (observe.RWStanding, error) {
+		s, err := answer(ctx, m.c.core(), "inspect", m.key, func() (observe.RWStanding, error) {
 			in, err := m.c.inspection(r.lock.Inspect())
 			s := observe.RWStanding{Listening: in.Listening, TTL: in.TTL}
 			for _, field := range in.Fields {
@@ -93,7 +93,7 @@ func (m *RWMutex) Inspect(ctx context.Context) (observe.RWStanding, error) {
 // lock is the common part of all ways to lock.
 func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOption) (*Lease, error) {
 	m, ctx = orZero(m), present(ctx)
-	a := attempt{c: m.c, op: op, kind: kindRead, key: m.key}
+	a := attempt{c: m.c.core(), op: op, kind: kindRead, key: m.key}
 	if write {
 		a.kind = kindWrite
 	}
@@ -104,10 +104,10 @@ func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []LockOp
 
 // take waits for the key with the options of cfg; with an err it fails.
 func (m *RWMutex) take(ctx context.Context, kind string, cfg lockConfig, err error, waiting func()) (*Lease, error) {
-	if err = m.c.ready(ctx, kind, m.key, err); err != nil {
+	if err = m.c.core().ready(ctx, kind, m.key, err); err != nil {
 		return nil, err
 	}
-	l := newLease(m.c, kind, m.key, ctx)
+	l := newLease(m.c.core(), kind, m.key, ctx)
 	l.label = cfg.label
 	if r, known := m.c.rws.known(m.key); known { // a call that enters a hold of this process is no further user of the resource
 		if entered, _, err := r.enter(ctx, l, cfg); entered {

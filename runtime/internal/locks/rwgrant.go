@@ -9,19 +9,11 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// writes reports whether g, of a read-write lock, is for writing.
-func (g *grant) writes() bool { return rwTicketFrom(g.ticket).write }
-
-// renewed reports whether the grant lives as long as its leases do.
-func (g *grant) renewed() bool { return g.guard.Renew && g.rare().limit == 0 }
-
-// trusted reports whether there is enough trust left to pass it on.
-func (g *grant) trusted(now time.Time) bool {
-	return g.guard.Until().Sub(now) >= min(g.guard.TTL, handOverLease)/3
-}
+// isWriter reports whether g, of a read-write lock, is for writing.
+func isWriter(g *grant) bool { return rwTicketFrom(g.ticket).write }
 
 func (r *rwResource) holds(g *grant) (old *grant) {
-	if g.writes() {
+	if isWriter(g) {
 		r.write = g
 	} else {
 		r.reads = append(r.reads, g)
@@ -35,12 +27,12 @@ func (r *rwResource) admit(g *grant, owner *Owner) {
 	r.Queue.Each(func(w *waiter) {
 		switch {
 		case w.For.lease.rare().owner != owner || w.For.ticket.Number > 0:
-		case g.writes() && !rwTicketOf(w).write:
+		case isWriter(g) && !rwTicketOf(w).write:
 			r.Queue.Remove(w)
 			rwTicketOf(w).readsUnder(g)
 			g.shown = true
 			w.Notify(engine.Event{Kind: engine.Turn})
-		case g.writes():
+		case isWriter(g):
 			r.Queue.Remove(w)
 			w.Place = engine.PlaceGranted
 			g.attach(w.For.lease)
@@ -63,12 +55,12 @@ func (r *rwResource) next(g *grant) *waiter {
 // waiters of other processes are unknown. A grant under which a reader may still be admitted cannot be passed on, and a
 // writer that wants a fencing token asks Redis for it.
 func (r *rwResource) canPass(g *grant, w *waiter) bool {
-	return w != nil && g.writes() && !g.shown && len(r.reads) == 0 && rwTicketOf(w).write && w.For.ticket.Number == 0 &&
-		g.rare().passed+1 < r.c.opts.Cohort && r.c.canPass(&g.guard, g.terms(), w.Terms, engine.Tokens{})
+	return w != nil && isWriter(g) && !g.shown && len(r.reads) == 0 && rwTicketOf(w).write && w.For.ticket.Number == 0 &&
+		g.rare().passed+1 < r.c.opts.Cohort && canPass(r.c.core(), &g.guard, g.terms(), w.Terms, engine.Tokens{})
 }
 
 func (r *rwResource) remove(g *grant, _ error) {
-	if g.writes() {
+	if isWriter(g) {
 		r.write = nil
 		return
 	}

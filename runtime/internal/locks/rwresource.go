@@ -36,7 +36,7 @@ const (
 	probeEvery = 250 * time.Millisecond
 )
 
-func newRWResource(c *Client, key string) *rwResource {
+func newRWResource(c *clientLine, key string) *rwResource {
 	r := &rwResource{lock: c.wire.RW(key)}
 	r.c, r.key, r.kind = c, key, r
 	return r
@@ -109,13 +109,13 @@ func (r *rwResource) of(ctx context.Context, l *Lease) (writes, reads *grant) {
 		g, ok := x.grant.(*grant)
 		switch {
 		case !ok || g.on() != &r.lineCore || g.rare().lost != nil || x.unlocked || x.ended() != nil:
-		case g.writes():
+		case isWriter(g):
 			writes = g
 		case reads == nil || g.renewed():
 			reads = g
 		}
 	}
-	for x := leaseFrom(ctx, r.c, r.key); x != nil; x = leaseFrom(x.parent, r.c, r.key) {
+	for x := leaseFrom(ctx, r.c.core(), r.key); x != nil; x = leaseFrom(x.parent, r.c.core(), r.key) {
 		consider(x)
 	}
 	if l.rare().owner == nil {
@@ -216,7 +216,7 @@ func (r *rwResource) Follow(w *waiter) bool {
 
 // heldFor returns the grants of this process for reading, or for writing with its reads under that.
 func (r *rwResource) heldFor(write bool) []*grant {
-	if all := r.held(); len(all) > 0 && write == all[0].writes() {
+	if all := r.held(); len(all) > 0 && write == isWriter(all[0]) {
 		return all
 	}
 	return nil

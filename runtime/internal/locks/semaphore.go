@@ -83,7 +83,7 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	s = orZero(s)
-	return answer(ctx, s.c, "available", s.key, func() (int, error) {
+	return answer(ctx, s.c.core(), "available", s.key, func() (int, error) {
 		ctx, cancel := s.c.net.Briefly()
 		defer cancel()
 		text, exists, err := s.c.net.Get(ctx, s.key)
@@ -100,15 +100,15 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 
 func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) error {
 	s, ctx = orZero(s), present(ctx)
-	a := attempt{c: s.c, op: op, kind: kindSemaphore, key: s.key}
+	a := attempt{c: s.c.core(), op: op, kind: kindSemaphore, key: s.key}
 	a.begin(ctx, s.opts, opts)
 	err := cmpOr(enough(n, 0), enough(s.permits, 0))
 	switch {
 	case err != nil:
 	case n == 0:
-		err = s.c.checkKey(s.key)
+		err = s.c.core().checkKey(s.key)
 	default:
-		err = a.count(ctx, func() *counting.Demand { return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits}} })
+		err = s.c.count(ctx, &a, func() *counting.Demand { return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits}} })
 	}
 	return a.counted(err)
 }
@@ -117,7 +117,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOp
 func (s *Semaphore) add(ctx context.Context, op string, n int, exists bool) (bool, error) {
 	err := cmpOr(enough(n, 0), enough(s.permits, 0))
 	if err == nil && n == 0 && !exists {
-		err = s.c.checkKey(s.key)
+		err = s.c.core().checkKey(s.key)
 		if err == nil {
 			return true, nil
 		}

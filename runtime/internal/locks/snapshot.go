@@ -3,7 +3,6 @@ package locks
 import (
 	"context"
 
-	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/observe"
@@ -24,25 +23,8 @@ func (v view) Leases(key string) (all []*watchdog.Lease) {
 	return all
 }
 
-// Show shows the leases of the grant, or that it lingers.
-func (g *grant) Show() (s fleet.Shown) {
-	g.on().mu.Lock()
-	defer g.on().mu.Unlock()
-	if g.state == engine.GrantLingering {
-		return fleet.Shown{Since: g.linger().over.Add(-g.linger().d), Lingers: true}
-	}
-	for l := range g.leases {
-		if s.Holds == 0 {
-			s = fleet.Shown{Name: l.label.Name(), Since: l.began, Token: l.token, Ctx: l.parent}
-		}
-		s.Holds, s.Since = s.Holds+1, min(s.Since, l.began)
-	}
-	s.Queued = g.on().kind.queued()
-	return s
-}
-
 func (p permitHolding) Show() (s fleet.Shown) {
-	ct, known := p.of.client.permits.known(p.Key())
+	ct, known := ClientOf(&p.of.own).permits.known(p.Key())
 	if n := p.Size(); known && n > 0 {
 		ct.mu.Lock()
 		defer ct.mu.Unlock()
@@ -99,28 +81,22 @@ func (v view) EachWaiting(key string, f func(call fleet.Call)) {
 			ct.mu.Unlock()
 		}
 	}
-	c.quorums.mu.Lock()
-	for _, q := range c.quorums.all {
-		for i, e := range q.acquires {
-			if (key == "" || e.m.key == key) && (i > 0 || e.began.Load() == 0) { // the first one stays in the queue until its lease is over
-				add(e.w, kindRedLock, e.m.key)
-			}
-		}
+	if queues := c.queuesIfAny(); queues != nil {
+		queues.EachWaiting(key, add)
 	}
-	c.quorums.mu.Unlock()
 }
 
 // EachAbove calls f for the parts of a lease that has some.
 func (view) EachAbove(ctx context.Context, f func(l *watchdog.Lease)) {
 	var parts func(t *leaseCore)
 	parts = func(t *leaseCore) {
-		if t.rare().composite == nil {
+		if t.rare().parts == nil {
 			if t.guard != nil && t.ended() == nil {
 				f(t.guard)
 			}
 			return
 		}
-		for _, part := range t.rare().composite.all() {
+		for _, part := range t.rare().parts.all() {
 			parts(&part.leaseCore)
 		}
 	}

@@ -22,11 +22,7 @@ const (
 )
 
 // follows makes tk believe what the ticket before it did, for one ticket less.
-func (tk *ticket) follows(before *ticket) { tk.java = max(before.java, 1) - 1 }
-
-// startAfter returns for how long Redisson's waiters have the lock to themselves after the release of tk, or 0 if it is
-// not their turn.
-func (tk *ticket) startAfter(handed bool) time.Duration { return startAfter(tk.rare().start, handed) }
+func (*resource) follows(tk, before *ticket) { tk.java = max(before.java, 1) - 1 }
 
 // startAfter returns the start after one for which Redisson's waiters were too slow, or after 0; turn says that it is their
 // turn. They have every other turn, and one after each start for which they were too slow, until they had the longest.
@@ -87,16 +83,17 @@ func (r *resource) leavesToJava(op *releaseOp, listeners int64) {
 	}
 }
 
-// startFor returns for how long the request of w has to wait, since Redisson's waiters have the key to themselves. It does
+// startFor returns for how long the request of w has to wait, since Redisson's waiters have the key to themselves, and whether one of
+// them has had it of late. It does
 // not wait if a call that tries once needs the answer: that call would learn nothing about what is now.
-func (r *resource) startFor(w *waiter) time.Duration {
+func (r *resource) startFor(w *waiter) (start time.Duration, foreign bool) {
 	starts := &r.c.starts
 	if w.Once() || starts.Left(r.key) == 0 || r.awaited() {
-		return 0
+		return 0, false
 	}
 	messages, _ := r.c.net.Heard(r.channel(nil))
 	starts.Heard(r.key, messages)
-	return starts.Left(r.key)
+	return starts.Left(r.key), starts.Foreign(r.key, now())
 }
 
 // awaited reports whether a call waits for the next answer: one that tries once, or one whose wait is over.

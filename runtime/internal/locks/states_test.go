@@ -39,9 +39,9 @@ func (t *stateTest) mutex(name string) (r *resource, w *waiter, tk *ticket, op f
 	r, err := t.c.resources.enter(redistest.Key(t, name), false)
 	require.NoError(t, err)
 	t.Cleanup(r.exit)
-	cfg, err := t.c.configure(nil, nil)
+	cfg, err := configure(t.c.core(), nil, nil)
 	require.NoError(t, err)
-	w = newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), cfg)
+	w = newWaiter(context.Background(), newLease(t.c.core(), kindMutex, r.key, context.Background()), cfg)
 	require.Equal(t, toAsk, r.join(w))
 	return r, w, r.ticketFor(w.Terms), func() *acquireOp {
 		return r.prepare(w)
@@ -171,7 +171,7 @@ func (t *stateTest) queues() {
 	require.Equal(t, engine.TicketGranted, stateOf(tk))
 
 	require.Eventually(t, t.c.heard, 20*time.Second, time.Millisecond)
-	next := newWaiter(context.Background(), newLease(t.c, kindMutex, r.key, context.Background()), lockConfig{wait: UntilDone, Terms: w.Terms})
+	next := newWaiter(context.Background(), newLease(t.c.core(), kindMutex, r.key, context.Background()), lockConfig{wait: UntilDone, Terms: w.Terms})
 	require.Equal(t, toWait, r.join(next))
 	require.NoError(t, w.For.lease.grant.unlock(w.For.lease)) // by a request that puts the next one in the wait queue, or grants it the key
 	granted := func() bool {

@@ -1,16 +1,19 @@
 package locks
 
 import (
+	"context"
+	"errors"
 	"math"
 	"math/bits"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-func (c *Client) Stats() observe.Stats {
+func (c *clientCore) Stats() observe.Stats {
 	if c.made() == nil {
 		return observe.Stats{}
 	}
@@ -76,4 +79,19 @@ func (n *counts) called(kind string, err error) {
 		outcome = slices.Index(countedOutcomes[:], outcomeOf(err))
 	}
 	n.calls[i][outcome].Add(1)
+}
+
+// outcomeOf returns the outcome of a call that ended with err.
+func outcomeOf(err error) observe.Outcome {
+	switch {
+	case err == nil:
+		return observe.OutcomeAcquired
+	case errors.Is(err, failure.ErrNotAcquired):
+		return observe.OutcomeBusy
+	case errors.Is(err, failure.ErrLost):
+		return observe.OutcomeLost
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return observe.OutcomeCancelled
+	}
+	return observe.OutcomeError
 }

@@ -16,7 +16,8 @@ func TestMayWaitForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const after = time.Second
-		c := &Client{opts: Settings{DeadlockAfter: after}}
+		c := new(clientLine)
+		c.opts = Settings{DeadlockAfter: after}
 		bounded, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		w := engine.NewWaiter[wish]()

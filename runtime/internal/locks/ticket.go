@@ -299,3 +299,6 @@ func (r *lineCore) withdraw(tk *ticket, watch time.Duration) {
 		Number: tk.Number, Tokens: int(tk.inLine), Field: r.kind.owner(tk), Watch: watch, Aside: tk.OutcomeUnknown,
 	})
 }
+
+// isGranted recognizes the first value of a reply that grants.
+func isGranted(first int64) bool { return first == protocol.Granted }

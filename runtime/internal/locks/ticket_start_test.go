@@ -26,8 +26,7 @@ func TestTicket_StartAfter(t *testing.T) {
 		{5 * ms, false, 10 * ms}, {10 * ms, true, 20 * ms}, {20 * ms, false, 40 * ms}, {40 * ms, false, 50 * ms},
 		{50 * ms, false, 0}, {50 * ms, true, 5 * ms}, // the longest was not enough: it begins anew
 	} {
-		tk := &ticket{extra: &ticketExtra{start: c.before}}
-		require.Equal(t, c.want, tk.startAfter(c.handed), "after %v, handed over: %t", c.before, c.handed)
+		require.Equal(t, c.want, startAfter(c.before, c.handed), "after %v, handed over: %t", c.before, c.handed)
 	}
 }
 
@@ -37,7 +36,7 @@ func TestTicket_HearsOfAStart(t *testing.T) {
 	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute, Tracks: true}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	r := newResource(c, redistest.Key(t, "k"))
+	r := newResource(c.line(), redistest.Key(t, "k"))
 	r.ticket = &ticket{r: &r.lineCore}
 	r.ticket.Number = 7
 	t.Cleanup(func() { r.ticket.extra.recheck.Stop() })
@@ -101,11 +100,11 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 	require.False(t, g.beginLinger(), "the key is not kept from them")
 	g.lingersFor(0)
 	again := &ticket{}
-	again.follows(g.ticket)
+	r.follows(again, g.ticket)
 	require.Zero(t, again.java)
 	g.ticket.java = javasTickets
 	for want := javasTickets; want >= 0; want-- {
-		again.follows(g.ticket)
+		r.follows(again, g.ticket)
 		require.EqualValues(t, max(0, want-1), again.java)
 		g.ticket.java = again.java
 	}
@@ -120,7 +119,7 @@ func TestResource_LeavesToJava(t *testing.T) {
 	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute, Tracks: true}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	r := newResource(c, redistest.Key(t, "k"))
+	r := newResource(c.line(), redistest.Key(t, "k"))
 	heard := protocol.Released{Outcome: protocol.Freed, Listeners: 1}
 	starts := func(op *releaseOp, done protocol.Released) any {
 		r.leaves(op, done)

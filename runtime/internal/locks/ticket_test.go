@@ -23,11 +23,12 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 	for name, early := range map[string]bool{"sent before": true, "sent after": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &Client{closing: make(chan struct{}), stopped: make(chan struct{}), tasks: make(chan func())}
+			c := new(clientLine)
+			c.closing, c.stopped, c.tasks = make(chan struct{}), make(chan struct{}), make(chan func())
 			c.running = 1
 			r := newResource(c, "k")
 			r.users = 10
-			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
+			w := newWaiter(context.Background(), newLease(c.core(), kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
 			r.Queue.Push(w)
 			w.Place = engine.PlaceLeading
 			tk := r.ticketFor(w.Terms)
@@ -57,9 +58,10 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 	for name, forced := range map[string]bool{"taken": true, "refused": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &Client{closing: make(chan struct{}), stopped: make(chan struct{}), tasks: make(chan func())}
+			c := new(clientLine)
+			c.closing, c.stopped, c.tasks = make(chan struct{}), make(chan struct{}), make(chan func())
 			r := newResource(c, "k")
-			w := newWaiter(context.Background(), newLease(c, kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second, Renew: true}})
+			w := newWaiter(context.Background(), newLease(c.core(), kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second, Renew: true}})
 			r.Queue.Push(w)
 			again := r.ticketFor(w.Terms)
 			again.Standing = true

@@ -114,6 +114,6 @@ func (tk *ticket) taken() {
 }
 
 // suffices reports whether a hand-over for ttl, no earlier than at from, grants what t demands. If not, the ticket asks.
-func (c *Client) suffices(t engine.Terms, from time.Time, ttl time.Duration, token int64) bool {
+func (c *clientLine) suffices(t engine.Terms, from time.Time, ttl time.Duration, token int64) bool {
 	return c.opts.Replicas == 0 && !c.net.ClockUnknown() && t.MetBy(from, ttl, token)
 }

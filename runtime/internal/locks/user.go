@@ -4,14 +4,16 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/runtime/observe"
 )
 
 // spread is the longest time for which a client that holds nothing and waits for nothing is not subscribed after its connection has
 // ended: a failover ends those of all clients at once.
 const spread = 500 * time.Millisecond
 
-// user implements transport.User for a client.
-type user struct{ c *Client }
+// user implements Above for a client.
+type user struct{ c *clientLine }
 
 func (u user) Go(f func()) { u.c.spawn(f) }
 
@@ -52,11 +54,7 @@ func (u user) Changed(keys []string) {
 	if keys == nil {
 		c.watchdog.Recheck()
 		c.lookAll(func(*ticket) bool { return true })
-		for _, kind := range counted {
-			for _, ct := range c.countersOf(kind).some("") {
-				ct.Wake()
-			}
-		}
+		c.each("", registered.changed)
 		return
 	}
 	for _, key := range keys {
@@ -66,12 +64,12 @@ func (u user) Changed(keys []string) {
 	}
 }
 
-// holding reports whether this process holds anything in Redis.
-func (c *Client) holding() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.holds > 0
-}
+func (u user) Renewed(l *watchdog.Lease, err error) { renewed(u.c.core(), l, err) }
 
-// isGranted recognizes the first value of a reply that grants.
-func isGranted(first int64) bool { return first == protocol.Granted }
+func (u user) OwnHolder(kind, key string) *observe.Holder { return u.c.ownHolder(kind, key) }
+
+func (u user) Refuse() { u.c.alarms.Wake() }
+
+func (u user) EndLingers() { u.c.each("", registered.endsLinger) }
+
+func (u user) CloseAll() { u.c.each("", registered.close) }

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -24,6 +25,8 @@ type contest interface {
 	// hear gets the message of the channel, before the waiter that listens asks because of it. It
 	// does not block.
 	hear(payload string)
+	// subject returns the lock that w waits for.
+	subject(w *waiter) (kind, key string)
 }
 
 // An entry is the result of joining a contest.
@@ -38,6 +41,15 @@ const (
 
 // A queueing contest has waiters in a wait queue of Redis, which get hand-overs or messages there.
 type queueing interface{ queueKey() (key string) }
+
+// A yielding contest leaves a start to Redisson's waiters.
+type yielding interface {
+	// startFor returns for how long the request of w has to wait, and whether one of Redisson's waiters has had the start of late.
+	startFor(w *waiter) (start time.Duration, foreign bool)
+}
+
+// A parking contest frees what a waiter does not need until an event comes.
+type parking interface{ park(w *waiter) }
 
 // A wish is what a waiter of a lock or of a counter waits for.
 type wish struct {
@@ -73,3 +85,6 @@ func recycle(w *waiter) {
 		waiters.Put(w)
 	}
 }
+
+// errYielded is the outcome of a wait that ends so that another call goes on.
+var errYielded = errors.New("given back, for a program with Redisson")

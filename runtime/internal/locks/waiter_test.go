@@ -20,7 +20,7 @@ import (
 // its outcome is recorded; otherwise another call would get that outcome.
 func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	t.Parallel()
-	r := newResource(&Client{}, "k")
+	r := newResource(new(clientLine), "k")
 	w := &waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: UntilDone}}
 	r.Queue.Push(w)
 	r.Busy = 1
@@ -63,10 +63,10 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			r, err := c.resources.enter(redistest.Key(t, "k"), false)
 			require.NoError(t, err)
 			defer r.exit()
-			cfg, err := c.configure(nil, nil)
+			cfg, err := configure(c.core(), nil, nil)
 			require.NoError(t, err)
 			cfg.Polling = true
-			lease := newLease(c, kindMutex, r.key, context.Background())
+			lease := newLease(c.core(), kindMutex, r.key, context.Background())
 			w := newWaiter(context.Background(), lease, cfg)
 			require.Equal(t, toAsk, r.join(w))
 			tk := r.ticketFor(w.Terms)
