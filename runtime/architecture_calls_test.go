@@ -70,7 +70,7 @@ func TestArchitecturePage_Calls(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "calls")
-	covered := []string{module + "/runtime", module + "/runtime/internal/locks", module + "/runtime/internal/engine", module + "/runtime/internal/fleet", module + "/runtime/internal/transport", module + "/runtime/internal/protocol", module + "/runtime/internal/watchdog", "./testdata/calls"}
+	covered := []string{module + "/runtime", module + "/runtime/internal/locks", module + "/runtime/internal/policy", module + "/runtime/internal/resource", module + "/runtime/internal/leases", module + "/runtime/internal/core", module + "/runtime/internal/engine", module + "/runtime/internal/fleet", module + "/runtime/internal/transport", module + "/runtime/internal/protocol", module + "/runtime/internal/watchdog", "./testdata/calls"}
 	out, err := exec.Command("go", "build", "-cover", "-covermode=atomic", "-coverpkg="+strings.Join(covered, ","), "-o", program, "./testdata/calls").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	const times = 12

@@ -3,33 +3,34 @@ package lockrt
 import (
 	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/locks"
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 )
 
 // A Backoff is the pauses between requests that Redis refused or did not answer, and their number; see [WithBackoff]
 // and [Options.Retry]. A random half of each pause keeps processes apart. The zero value is none. Redisson's
 // LockOptions.BackOff.
-type Backoff locks.Backoff
+type Backoff core.Backoff
 
 // ConstantBackoff pauses for d each time. Redisson's: 64ms.
-func ConstantBackoff(d time.Duration) Backoff { return Backoff(locks.ConstantBackoff(d)) }
+func ConstantBackoff(d time.Duration) Backoff { return Backoff(core.ConstantBackoff(d)) }
 
 // LinearBackoff pauses for first, and step longer each time, up to most.
 func LinearBackoff(first, step, most time.Duration) Backoff {
-	return Backoff(locks.LinearBackoff(first, step, most))
+	return Backoff(core.LinearBackoff(first, step, most))
 }
 
 // ExponentialBackoff pauses for first and doubles up to most. Redisson's: 1ms, 128ms.
 func ExponentialBackoff(first, most time.Duration) Backoff {
-	return Backoff(locks.ExponentialBackoff(first, most))
+	return Backoff(core.ExponentialBackoff(first, most))
 }
 
 // Attempts bounds b: after n refusals the call fails with [ErrNotAcquired], after n calls without an answer with [ErrUnavailable] and the
 // last error.
-func (b Backoff) Attempts(n int) Backoff { return Backoff(locks.Backoff(b).Attempts(n)) }
+func (b Backoff) Attempts(n int) Backoff { return Backoff(core.Backoff(b).Attempts(n)) }
 
 // WithBackoff makes waiting calls ask again with the pauses of b, instead of listening: for servers and permissions
 // without subscriptions. Goroutines of one process still hand a Mutex to each other. A Client whose calls all have it
 // subscribes to nothing; [Options.Tracking] or the next renewal shows it that a lock was taken by force. Redisson's
 // RSpinLock.
-func WithBackoff(b Backoff) LockOption { return locks.WithBackoff(locks.Backoff(b)) }
+func WithBackoff(b Backoff) LockOption { return leases.WithBackoff(core.Backoff(b)) }

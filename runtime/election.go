@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/election"
 	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
@@ -49,7 +50,7 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 // leadership, to [Options.Logger].
 func (e *Election) Lead(ctx context.Context, value string, fn func(ctx context.Context, l *Leadership) error) error {
 	if fn == nil {
-		return locks.NoFunction("lead", e.Name())
+		return core.NoFunction("lead", e.Name())
 	}
 	return (*locks.Election)(e).Lead(ctx, value, func(ctx context.Context, l *locks.Leadership) error { return fn(ctx, (*Leadership)(l)) })
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
-	"github.com/lockgen/lockgen/runtime/internal/locks"
+	"github.com/lockgen/lockgen/runtime/internal/core"
 )
 
 // An EntityMutex is the [Mutex] of one entity, typed by its key: the lock of another kind of entity is another type. locks.Order(id) makes
@@ -50,7 +50,7 @@ func (e *entity[K, P]) function(missing bool) error {
 	if !missing {
 		return nil
 	}
-	_, err := of(e, func(lock P) (struct{}, error) { return struct{}{}, locks.NoFunction("do", lock.Key()) })
+	_, err := of(e, func(lock P) (struct{}, error) { return struct{}{}, core.NoFunction("do", lock.Key()) })
 	return err
 }
 

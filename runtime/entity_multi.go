@@ -5,7 +5,8 @@ import (
 	"slices"
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
-	"github.com/lockgen/lockgen/runtime/internal/locks"
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 )
 
 // An EntityMulti is the [MultiLock] of several entities: locks.Orders(ids...).
@@ -56,7 +57,7 @@ func (m EntityMulti[K]) Lock(ctx context.Context, opts ...LockOption) (EntityLea
 
 // TryLock is [MultiLock.TryLock].
 func (m EntityMulti[K]) TryLock(ctx context.Context, opts ...LockOption) (EntityLease[HeldMulti[K]], error) {
-	return m.Lock(ctx, append(slices.Clip(opts), locks.Once)...)
+	return m.Lock(ctx, append(slices.Clip(opts), leases.Once)...)
 }
 
 // Do is [MultiLock.Do] with the proof for fn.
@@ -66,7 +67,7 @@ func (m EntityMulti[K]) Do(ctx context.Context, fn func(ctx context.Context, hel
 		if err != nil {
 			return err
 		}
-		return explain(p.Name, locks.NoFunction("do", p.Lock.Key()))
+		return explain(p.Name, core.NoFunction("do", p.Lock.Key()))
 	}
 	lease, err := m.Lock(ctx, opts...)
 	if err != nil {

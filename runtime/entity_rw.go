@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
-	"github.com/lockgen/lockgen/runtime/internal/locks"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 )
 
 // An EntityRWMutex is the [RWMutex] of one entity. Its writer has the proof of an [EntityMutex]; its readers have another one.
@@ -51,7 +51,7 @@ func (m EntityRWMutex[K]) reading(opts []LockOption) []LockOption {
 	if !bridge.Of(&m.Entity).Fence {
 		return opts
 	}
-	return append([]LockOption{locks.WithoutFencing()}, opts...)
+	return append([]LockOption{leases.WithoutFencing()}, opts...)
 }
 
 // shared adds the proof to the lease of a reader.

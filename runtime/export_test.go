@@ -6,6 +6,9 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/composite"
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/locks"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
@@ -20,16 +23,16 @@ func Counters(c *Client) int { return locks.Counters((*locks.Client)(c)) }
 func Fairs(c *Client) int { return locks.Fairs((*locks.Client)(c)) }
 
 // QuorumQueues returns for how many RedLocks goroutines of the client wait in the queue.
-func QuorumQueues(c *Client) int { return locks.QuorumQueues((*locks.Client)(c)) }
+func QuorumQueues(c *Client) int { return composite.QuorumQueues((*locks.Client)(c)) }
 
 // Longest returns the first pauses of a backoff, as long as they may be.
-func Longest(b Backoff, n int) []time.Duration { return locks.Longest(locks.Backoff(b), n) }
+func Longest(b Backoff, n int) []time.Duration { return locks.Longest(core.Backoff(b), n) }
 
 // SiteOf returns where the client has its keys, by which members of a MultiLock are told apart.
 func SiteOf(c *Client) string { return locks.SiteOf((*locks.Client)(c)) }
 
 // PartsOf returns how many parts a lease has by now.
-func PartsOf(l *Lease) int { return locks.PartsOf((*locks.Lease)(l)) }
+func PartsOf(l *Lease) int { return composite.PartsOf((*leases.Lease)(l)) }
 
 // Hears reports whether the subscription of the client is active.
 func Hears(c *Client) bool { return locks.Hears((*locks.Client)(c)) }
@@ -49,7 +52,7 @@ func StartLeft(c *Client, key string) (left time.Duration, known bool) {
 }
 
 // PassLimit returns how long the grant of a mutex may circulate in a process before the process asks Redis for waiters.
-func PassLimit(l *Lease) time.Duration { return locks.PassLimit((*locks.Lease)(l)) }
+func PassLimit(l *Lease) time.Duration { return locks.PassLimit((*leases.Lease)(l)) }
 
 // Redirects returns how many servers have taken over of which rueidis may not know.
 func Redirects(c *Client) int { return locks.Redirects((*locks.Client)(c)) }
@@ -101,7 +104,7 @@ func OpenQuestions(c *Client) int { return locks.OpenQuestions((*locks.Client)(c
 func KnowsHolder(c *Client, key string) bool { return locks.KnowsHolder((*locks.Client)(c), key) }
 
 // Pause returns the pause after so many refusals.
-func Pause(b Backoff, refused int) time.Duration { return locks.Backoff(b).Pause(refused) }
+func Pause(b Backoff, refused int) time.Duration { return core.Backoff(b).Pause(refused) }
 
 // PermitLocker returns a Locker that takes a permit.
 func PermitLocker(s *PermitSemaphore) Locker { return permitLocker{s} }
@@ -112,13 +115,13 @@ func RedLockOf(mutexes ...*Mutex) *RedLock {
 	for i, m := range mutexes {
 		all[i] = (*locks.Mutex)(m)
 	}
-	return (*RedLock)(locks.RedLockOf(all...))
+	return (*RedLock)(composite.RedLockOf(all...))
 }
 
 // MembersOf returns the members of a MultiLock in their order.
 func MembersOf(m *MultiLock) []Locker {
 	var all []Locker
-	for _, member := range locks.MembersOf((*locks.MultiLock)(m)) {
+	for _, member := range composite.MembersOf((*composite.MultiLock)(m)) {
 		switch l := member.(type) {
 		case *locks.Mutex:
 			all = append(all, (*Mutex)(l))
@@ -130,7 +133,7 @@ func MembersOf(m *MultiLock) []Locker {
 			all = append(all, rLocker{(*RWMutex)(l.M)})
 		case locks.PermitLocker:
 			all = append(all, permitLocker{(*PermitSemaphore)(l.PermitSemaphore)})
-		case *locks.RedLock:
+		case *composite.RedLock:
 			all = append(all, (*RedLock)(l))
 		case foreign:
 			all = append(all, l.of)

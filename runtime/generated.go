@@ -8,28 +8,29 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/bridge"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // Functions that package gen needs for generated code and that programs do not call.
 var _ = bridge.Lend(bridge.Functions{
 	Renews:       func(c *Client, opts []LockOption) (bool, error) { return (*locks.Client)(c).Renews(optionsOf(opts)) },
-	Label:        func(name, template string) LockOption { return locks.Label(name, template) },
+	Label:        func(name, template string) LockOption { return leases.Label(name, template) },
 	Profiles:     func(c *Client) bool { return (*locks.Client)(c).Profiles() },
 	PermitLocker: func(s *PermitSemaphore) Locker { return permitLocker{s} },
-	GiveBack: func(leases []*Lease, least time.Duration, keep bool) error {
-		all := make([]*locks.Lease, len(leases))
-		for i, l := range leases {
-			all[i] = (*locks.Lease)(l)
+	GiveBack: func(held []*Lease, least time.Duration, keep bool) error {
+		all := make([]*leases.Lease, len(held))
+		for i, l := range held {
+			all[i] = (*leases.Lease)(l)
 		}
 		return locks.GiveBack(all, least, keep)
 	},
 	Unreported: func(ctx context.Context, c *Client, name, template string, err error) {
 		(*locks.Client)(c).Unreported(ctx, name, template, err)
 	},
-	Warn:      func(l *Lease, name string, err error) { (*locks.Lease)(l).Warn(name, err) },
+	Warn:      func(l *Lease, name string, err error) { (*leases.Lease)(l).Warn(name, err) },
 	Ended:     failure.Ended,
-	Profiled:  locks.Profiled,
+	Profiled:  leases.Profiled,
 	AfterLoss: failure.AfterLoss,
 	Explain:   explain,
 })

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/locks"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 )
 
 // An EntityLease is a [Lease] and, as H, the proof that it is held.
@@ -76,7 +76,7 @@ func (h HeldMulti[K]) Each() []Held[K] { return append([]Held[K](nil), h.each...
 type proof struct{ of CurrentLease }
 
 // proofOf returns the proof that l is held.
-func proofOf(l *Lease) proof { return proof{CurrentLease((*locks.Lease)(l).Current())} }
+func proofOf(l *Lease) proof { return proof{CurrentLease((*leases.Lease)(l).Current())} }
 
 // errNoProof is the error of the zero values.
 var errNoProof = fmt.Errorf("lockgen: %w: a zero proof proves no lock", ErrReleased)
@@ -93,7 +93,7 @@ func (p proof) Err() error {
 }
 
 // Context is [Lease.Context]. For the zero value it has ended.
-func (p proof) Context() context.Context { return locks.CurrentLease(p.of).Context() }
+func (p proof) Context() context.Context { return leases.CurrentLease(p.of).Context() }
 
 // Until is [Lease.Until].
 func (p proof) Until() time.Time { return p.of.Until() }

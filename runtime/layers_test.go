@@ -22,7 +22,12 @@ var layers = [][]string{
 	{"runtime/internal/deadlock", "runtime/internal/hooks", "runtime/internal/hub", "runtime/internal/protocol", "runtime/internal/quorum", "runtime/internal/watchdog"},
 	{"runtime/internal/engine", "runtime/internal/fleet", "runtime/internal/transport"},
 	{"runtime/internal/connect", "runtime/internal/counting", "runtime/internal/election", "runtime/internal/withdrawal"},
+	{"runtime/internal/core"},
+	{"runtime/internal/leases"},
+	{"runtime/internal/resource"},
+	{"runtime/internal/policy"},
 	{"runtime/internal/locks"},
+	{"runtime/internal/composite"},
 	{"runtime"},
 	{"runtime/gen"},
 }

@@ -4,37 +4,39 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
 // A Lease is one grant of a key to one call. It ends once: by Unlock, loss or Close.
-type Lease locks.Lease
+type Lease leases.Lease
 
 // Key returns the key; for a MultiLock all keys, separated by commas.
-func (l *Lease) Key() string { return (*locks.Lease)(l).Key() }
+func (l *Lease) Key() string { return (*leases.Lease)(l).Key() }
 
 // Client returns the Client that granted the lease, or its first part.
-func (l *Lease) Client() *Client { return (*Client)(locks.ClientOf((*locks.Lease)(l))) }
+func (l *Lease) Client() *Client { return (*Client)(locks.ClientOf((*leases.Lease)(l))) }
 
 // Token returns the fencing token of a key locked [WithFencing], else 0: larger than that of every earlier lease of the key, and equal
 // across reentry. Send it with each write, and let the resource refuse a token smaller than the largest it has seen. Redisson's getToken.
-func (l *Lease) Token() int64 { return (*locks.Lease)(l).Token() }
+func (l *Lease) Token() int64 { return (*leases.Lease)(l).Token() }
 
 // Context returns a child of the context given to Lock that ends with the lease; [context.Cause] then matches
 // [ErrLost], [ErrReleased] or [ErrClosed]. Do the guarded work under it. Locking the same key under it enters again.
 // When the parent ends, the lease stays until Unlock: its holder may be cleaning up.
-func (l *Lease) Context() context.Context { return (*locks.Lease)(l).Context() }
+func (l *Lease) Context() context.Context { return (*leases.Lease)(l).Context() }
 
 // Err returns nil while the lease is trusted, then an error that matches [ErrLost], [ErrReleased] or [ErrClosed]; for a loss it is an
 // [Error] with the key. It reads the clock and does not contact Redis.
-func (l *Lease) Err() error { return (*locks.Lease)(l).Err() }
+func (l *Lease) Err() error { return (*leases.Lease)(l).Err() }
 
 // Until returns when the trust in the lease ends, unless it is renewed.
-func (l *Lease) Until() time.Time { return (*locks.Lease)(l).Until() }
+func (l *Lease) Until() time.Time { return (*leases.Lease)(l).Until() }
 
 // Parts returns the leases of a [MultiLock] in the order of keys; else nil.
 func (l *Lease) Parts() []*Lease {
-	parts := (*locks.Lease)(l).Parts()
+	parts := (*leases.Lease)(l).Parts()
 	if parts == nil {
 		return nil
 	}
@@ -47,26 +49,26 @@ func (l *Lease) Parts() []*Lease {
 
 // TTL asks Redis for the time to live of the key. It fails with [ErrLost] if Redis does not have the key for this
 // lease. Redisson's remainTimeToLive.
-func (l *Lease) TTL(ctx context.Context) (time.Duration, error) { return (*locks.Lease)(l).TTL(ctx) }
+func (l *Lease) TTL(ctx context.Context) (time.Duration, error) { return (*leases.Lease)(l).TTL(ctx) }
 
 // Extend makes the grant live for at least d from now, and never shortens it: a fixed lease ends later, and a renewed
 // lease outlives a crash by d. It fails with [ErrBadOption] for less than 100ms, with the error that ended the lease,
 // and with [ErrLost] if Redis does not have the key for it any more, which ends the lease. After another error the
 // lease stays as it was. One round trip. Redisson's expire and updateLeaseTime.
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
-	return (*locks.Lease)(l).Extend(ctx, d)
+	return (*leases.Lease)(l).Extend(ctx, d)
 }
 
 // Unlock releases the lease; the last lease of a reentrant set frees the key. Its context is for values alone and may
 // be nil: the call ends within [Options.OpTimeout]. It fails with [ErrReleased] the second time, and with [ErrLost] if
 // the lease was lost; if Redis still has the key for it, Unlock frees it all the same. One round trip, or none if
 // another goroutine of the Client gets the key next, or the key lingers. Redisson's unlock.
-func (l *Lease) Unlock(ctx context.Context) error { return (*locks.Lease)(l).Unlock(ctx) }
+func (l *Lease) Unlock(ctx context.Context) error { return (*leases.Lease)(l).Unlock(ctx) }
 
 // do calls fn under a lease of lock, and unlocks, also if fn panics.
 func do(ctx context.Context, lock Locker, fn func(ctx context.Context, lease *Lease) error, opts []LockOption) error {
 	if fn == nil {
-		return locks.NoFunction("do", lock.Key())
+		return core.NoFunction("do", lock.Key())
 	}
 	lease, err := lock.Lock(ctx, opts...)
 	if err != nil {
@@ -77,5 +79,5 @@ func do(ctx context.Context, lock Locker, fn func(ctx context.Context, lease *Le
 
 // do calls fn under l, and unlocks, also if fn panics.
 func (l *Lease) do(ctx context.Context, fn func(ctx context.Context) error) error {
-	return (*locks.Lease)(l).Do(ctx, fn)
+	return (*leases.Lease)(l).Do(ctx, fn)
 }

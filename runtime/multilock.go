@@ -3,6 +3,8 @@ package lockrt
 import (
 	"context"
 
+	"github.com/lockgen/lockgen/runtime/internal/composite"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
@@ -13,23 +15,23 @@ import (
 // Neighbouring mutexes of one Client take one round trip together. The lease ends with the first loss of a member, see
 // [Lease.Parts]. Each part has its own token. [Hooks] report one call and one lease, to the first Client; [Stats]
 // counts the parts.
-type MultiLock locks.MultiLock
+type MultiLock composite.MultiLock
 
 // Key returns the keys of the members, in order, separated by commas.
-func (m *MultiLock) Key() string { return (*locks.MultiLock)(m).Key() }
+func (m *MultiLock) Key() string { return (*composite.MultiLock)(m).Key() }
 
 // Lock waits for all members; opts apply to each, the wait to all together. Without WithWait the shortest wait of the
 // members counts. The error is that of the member that failed. The call releases the other members, after 100ms in the
 // background. With [WithLease] the whole lasts for that time from the last grant; [WithMaxHold] counts from the
 // grant of each member.
 func (m *MultiLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	lease, err := (*locks.MultiLock)(m).Lock(ctx, optionsOf(opts)...)
+	lease, err := (*composite.MultiLock)(m).Lock(ctx, optionsOf(opts)...)
 	return (*Lease)(lease), err
 }
 
 // TryLock tries once, all members. Redisson's tryLock.
 func (m *MultiLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	lease, err := (*locks.MultiLock)(m).TryLock(ctx, optionsOf(opts)...)
+	lease, err := (*composite.MultiLock)(m).TryLock(ctx, optionsOf(opts)...)
 	return (*Lease)(lease), err
 }
 
@@ -41,7 +43,7 @@ func (m *MultiLock) Do(ctx context.Context, fn func(ctx context.Context, lease *
 // Inspect returns the Inspect of each member, in the order of locking, not at one moment. If some fail, it returns an error and the other
 // answers.
 func (m *MultiLock) Inspect(ctx context.Context) ([]MemberStanding, error) {
-	return (*locks.MultiLock)(m).Inspect(ctx)
+	return (*composite.MultiLock)(m).Inspect(ctx)
 }
 
 // NewMultiLock returns the lock of all lockers. The members of a MultiLock among them take its place; the same lock of
@@ -53,7 +55,7 @@ func NewMultiLock(lockers ...Locker) *MultiLock {
 	for i, l := range lockers {
 		members[i] = memberOf(l)
 	}
-	return (*MultiLock)(locks.NewMultiLock(members...))
+	return (*MultiLock)(composite.NewMultiLock(members...))
 }
 
 // memberOf returns l as a member of a MultiLock, or nil.
@@ -70,11 +72,11 @@ func memberOf(l Locker) locks.Locker {
 	case permitLocker:
 		return locks.PermitLocker{PermitSemaphore: (*locks.PermitSemaphore)(l.PermitSemaphore)}
 	case *RedLock:
-		return (*locks.RedLock)(l)
+		return (*composite.RedLock)(l)
 	case *MultiLock:
-		return (*locks.MultiLock)(l)
+		return (*composite.MultiLock)(l)
 	}
-	if locks.IsNothing(l) {
+	if composite.IsNothing(l) {
 		return nil
 	}
 	if shows, ok := l.(inspected); ok {
@@ -88,14 +90,14 @@ type foreign struct{ of Locker }
 
 func (f foreign) Key() string { return f.of.Key() }
 
-func (f foreign) Lock(ctx context.Context, opts ...locks.LockOption) (*locks.Lease, error) {
+func (f foreign) Lock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
 	lease, err := f.of.Lock(ctx, optionsFrom(opts)...)
-	return (*locks.Lease)(lease), err
+	return (*leases.Lease)(lease), err
 }
 
-func (f foreign) TryLock(ctx context.Context, opts ...locks.LockOption) (*locks.Lease, error) {
+func (f foreign) TryLock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
 	lease, err := f.of.TryLock(ctx, optionsFrom(opts)...)
-	return (*locks.Lease)(lease), err
+	return (*leases.Lease)(lease), err
 }
 
 // An inspected lock tells its state in Redis.

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/connect"
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/fleet"
-	"github.com/lockgen/lockgen/runtime/internal/locks"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
@@ -123,20 +124,20 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := locks.Backoff(o.Retry).Check(); err != nil {
+	if err := core.Backoff(o.Retry).Check(); err != nil {
 		return o, fmt.Errorf("lockgen: Options.Retry: %w", err)
 	}
 	switch {
-	case o.Watchdog < locks.MinLease:
-		return o, fmt.Errorf("lockgen: Options.Watchdog: %w: %v is shorter than %v", ErrBadOption, o.Watchdog, locks.MinLease)
+	case o.Watchdog < leases.MinLease:
+		return o, fmt.Errorf("lockgen: Options.Watchdog: %w: %v is shorter than %v", ErrBadOption, o.Watchdog, leases.MinLease)
 	case o.OpTimeout < 0:
 		return o, fmt.Errorf("lockgen: Options.OpTimeout: %w: %v is negative", ErrBadOption, o.OpTimeout)
 	case o.RedLockTimeout < time.Millisecond:
 		return o, fmt.Errorf("lockgen: Options.RedLockTimeout: %w: %v is shorter than 1ms", ErrBadOption, o.RedLockTimeout)
 	case o.TokenTTL < time.Second && o.TokenTTL != Forever:
 		return o, fmt.Errorf("lockgen: Options.TokenTTL: %w: %v is shorter than 1s", ErrBadOption, o.TokenTTL)
-	case o.FairWait < locks.MinLease:
-		return o, fmt.Errorf("lockgen: Options.FairWait: %w: %v is shorter than %v", ErrBadOption, o.FairWait, locks.MinLease)
+	case o.FairWait < leases.MinLease:
+		return o, fmt.Errorf("lockgen: Options.FairWait: %w: %v is shorter than %v", ErrBadOption, o.FairWait, leases.MinLease)
 	case o.Tracking != TrackingAuto && o.Tracking != TrackingOff:
 		return o, fmt.Errorf("lockgen: Options.Tracking: %w: %d is neither TrackingAuto nor TrackingOff", ErrBadOption, o.Tracking)
 	case o.Replicas < 0:
@@ -145,8 +146,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("lockgen: Options.PubSub: %w: %d is none of the constants", ErrBadOption, o.PubSub)
 	case len(o.Name) > protocol.MaxKey:
 		return o, fmt.Errorf("lockgen: Options.Name: %w: %d bytes are more than %d", ErrBadOption, len(o.Name), protocol.MaxKey)
-	case locks.CheckLinger(o.Linger) != nil:
-		return o, fmt.Errorf("lockgen: Options.Linger: %w", locks.CheckLinger(o.Linger))
+	case leases.CheckLinger(o.Linger) != nil:
+		return o, fmt.Errorf("lockgen: Options.Linger: %w", leases.CheckLinger(o.Linger))
 	case o.Cohort < 0:
 		return o, fmt.Errorf("lockgen: Options.Cohort: %w: %d is negative", ErrBadOption, o.Cohort)
 	}
@@ -161,10 +162,10 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 }
 
 // settings returns those of the options that locks depend on.
-func (o Options) settings() locks.Settings {
-	return locks.Settings{
+func (o Options) settings() core.Settings {
+	return core.Settings{
 		Watchdog: o.Watchdog, OpTimeout: o.OpTimeout, RedLockTimeout: o.RedLockTimeout, Cohort: o.Cohort, Linger: o.Linger, TokenTTL: o.TokenTTL,
-		FairWait: o.FairWait, Retry: locks.Backoff(o.Retry), Replicas: o.Replicas, Tracks: o.Tracking != TrackingOff, DeadlockAfter: o.DeadlockAfter,
+		FairWait: o.FairWait, Retry: core.Backoff(o.Retry), Replicas: o.Replicas, Tracks: o.Tracking != TrackingOff, DeadlockAfter: o.DeadlockAfter,
 		BreakDeadlocks: o.BreakDeadlocks, Logger: o.Logger, Hooks: o.Hooks, ProfileLabels: o.ProfileLabels, Name: o.Name, Anonymous: o.Anonymous,
 	}
 }
@@ -173,16 +174,16 @@ func (o Options) settings() locks.Settings {
 // of the call wins; [WithLease] and
 // [WithWatchdog] undo each other. A nil option, an unusable option, and an option that means nothing for the kind are [ErrBadOption]: a
 // [Semaphore] and a [CountDownLatch] take no lease, max hold or token, permits and readers take no token.
-type LockOption interface{ locks.LockOption }
+type LockOption interface{ leases.Option }
 
 // optionsOf returns opts for package locks.
-func optionsOf(opts []LockOption) []locks.LockOption { return each[locks.LockOption](opts) }
+func optionsOf(opts []LockOption) []leases.Option { return each[leases.Option](opts) }
 
 // optionsFrom returns options of package locks.
-func optionsFrom(opts []locks.LockOption) []LockOption { return each[LockOption](opts) }
+func optionsFrom(opts []leases.Option) []LockOption { return each[LockOption](opts) }
 
 // each returns opts as options of another type, and allocates nothing for none.
-func each[To, From locks.LockOption](opts []From) []To {
+func each[To, From leases.Option](opts []From) []To {
 	if len(opts) == 0 {
 		return nil
 	}
@@ -196,35 +197,35 @@ func each[To, From locks.LockOption](opts []From) []To {
 // WithWait bounds the wait: after d the call fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis does not
 // answer within one more second, of a RedLock within [Options.RedLockTimeout]. 0 tries once, [UntilDone] is no bound. Another negative d is [ErrBadOption], and so is
 // any d for a call that tries once. The timeout of a context would end the lease's context, too. Redisson's waitTime.
-func WithWait(d time.Duration) LockOption { return locks.WithWait(d) }
+func WithWait(d time.Duration) LockOption { return leases.WithWait(d) }
 
 // WithLease sets a fixed lease, at least 100ms, that is not renewed: the lock is free d after the grant, and the
 // lease's context ends before that. Entering again makes the lease live for d from then on, in a round trip if it
 // would end before; a renewed one stays renewed. Redisson's leaseTime.
-func WithLease(d time.Duration) LockOption { return locks.WithLease(d) }
+func WithLease(d time.Duration) LockOption { return leases.WithLease(d) }
 
 // WithWatchdog overrides [Options.Watchdog]: the Client renews the lock while it is held; the lock outlives a crashed
 // holder by at most d. At least 100ms.
-func WithWatchdog(d time.Duration) LockOption { return locks.WithWatchdog(d) }
+func WithWatchdog(d time.Duration) LockOption { return leases.WithWatchdog(d) }
 
 // WithMaxHold stops the renewal d after the grant, so that a holder that never unlocks loses the lease one watchdog time later. Fixed leases
 // do not change.
-func WithMaxHold(d time.Duration) LockOption { return locks.WithMaxHold(d) }
+func WithMaxHold(d time.Duration) LockOption { return leases.WithMaxHold(d) }
 
 // WithLinger leaves the key of a [Mutex] with the Client for d after Unlock, at most 20ms. The next call of the Client on
 // the same terms has it without a request, and with a fencing token of its own. The Client gives the key back when d is
 // over, when another process waits for it, and at Close and Shutdown. Java waits meanwhile, and Redis refuses the TryLock of
 // another process; so Unlock gives a reused key back once Redis granted it 10ms ago. Fixed and extended leases
 // do not linger, and no key lingers with a Cohort of 1. 0 turns [Options.Linger] off. Other kinds of locks refuse it.
-func WithLinger(d time.Duration) LockOption { return locks.WithLinger(d) }
+func WithLinger(d time.Duration) LockOption { return leases.WithLinger(d) }
 
 // WithFencing gives the lease a fencing token, see [Lease.Token]. Redisson's RFencedLock, which uses the same
 // counter.
-func WithFencing() LockOption { return locks.WithFencing() }
+func WithFencing() LockOption { return leases.WithFencing() }
 
 // WithName names a lock for operators and metrics: "orders.Service.Pay". The name is not part of the key. At most 1024 bytes;
 // use few names for many keys. Generated code gives the name of its method.
-func WithName(name string) LockOption { return locks.WithName(name) }
+func WithName(name string) LockOption { return leases.WithName(name) }
 
 // PubSub selects the channels on which the programs that share a cluster announce releases: plain ones reach every
 // server, sharded ones, of Redis and Valkey from 7.0 on, stay with the servers of one slot. It must be the same in all
@@ -248,7 +249,7 @@ func (o Options) ofConnections() connect.Options {
 		PubSubSharded: new(transport.ShardedChannels), PubSubPlain: new(transport.PlainChannels), PubSubBoth: new(transport.BothChannels),
 	}
 	return connect.Options{
-		TLS: o.TLS, Channels: channels[o.PubSub], Watchdog: o.Watchdog, OpTimeout: o.OpTimeout, Retry: locks.Backoff(o.Retry).Pause,
+		TLS: o.TLS, Channels: channels[o.PubSub], Watchdog: o.Watchdog, OpTimeout: o.OpTimeout, Retry: core.Backoff(o.Retry).Pause,
 		Host: fleet.Host(), Anonymous: o.Anonymous, Late: o.StartWithoutServer, Logger: o.Logger,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
@@ -50,7 +51,7 @@ func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, opts ...LockOp
 // Do is [Mutex.Do] with one permit.
 func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, permit *Permit) error, opts ...LockOption) error {
 	if fn == nil {
-		return locks.NoFunction("do", s.Key())
+		return core.NoFunction("do", s.Key())
 	}
 	permit, err := s.Acquire(ctx, opts...)
 	if err != nil {

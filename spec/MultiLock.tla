@@ -102,7 +102,7 @@ Stand(p) == /\ proc[p].st = "waits"
                          /\ UNCHANGED <<part, proc>>
             /\ UNCHANGED losses
 
-(* Another process handed the member over. Code: ticket.handed.            *)
+(* Another process handed the member over. Code: Ticket.Handed.            *)
 Handed(p) == /\ proc[p].st = "waits" /\ srv[proc[p].for].owner = p
              /\ part[p][proc[p].for].st = "none"
              /\ part' = [part EXCEPT ![p][proc[p].for] = [st |-> "has", trust |-> srv[proc[p].for].left]]
@@ -116,7 +116,7 @@ Take(p) == /\ proc[p].st = "takes" /\ Complete(p)
 
 (* The call ends, or the holder unlocks: all members that the process has  *)
 (* are given back. A process that waits leaves the wait queue. Code: undo, *)
-(* compositeLease.unlock.                                                  *)
+(* compositeLease.Unlock.                                                  *)
 End(p) == /\ proc[p].st \in {"takes", "waits", "holds"}
           /\ part' = [part EXCEPT ![p] = [k \in Members |->
                IF @[k].st = "has" \/ (proc[p].st = "waits" /\ proc[p].for = k)
@@ -125,7 +125,7 @@ End(p) == /\ proc[p].st \in {"takes", "waits", "holds"}
           /\ UNCHANGED <<srv, losses>>
 
 (* A member is lost, so the whole is lost, and the other members are given *)
-(* back. A call that still waits begins again. Code: compositeLease.look,  *)
+(* back. A call that still waits begins again. Code: compositeLease.Look,  *)
 (* MultiLock.take.                                                         *)
 Lost(p) == /\ proc[p].st \in {"takes", "waits", "holds"}
            /\ \E k \in Wants[p] : part[p][k].st = "has" /\ (part[p][k].trust = 0 \/ srv[k].owner # p)

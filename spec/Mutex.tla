@@ -28,7 +28,7 @@
 (* (handOverLease), and a process that is Claiming has a ticket that       *)
 (* waits. The line is the wait queue.                                      *)
 (*                                                                         *)
-(* Left out are goroutines of one process (grant.end passes the lock on    *)
+(* Left out are goroutines of one process (Grant.End passes the lock on    *)
 (* among them without a request), leases of fixed length, which are leases *)
 (* that are not renewed, batches, which are requests that are sent         *)
 (* together, and the margin, by which the trust ends even earlier than     *)
@@ -102,7 +102,7 @@ Heard(m) == LET p == m.o[1] IN
 Net(messages) == net' = {m \in messages : Heard(m)}
 
 (* A number is new when nothing refers to it. The code counts up and uses  *)
-(* no number again. Code: resource.ticketFor.                              *)
+(* no number again. Code: Mutex.TicketFor.                                 *)
 New(o) == /\ srv.owner # o /\ ~Listed(srv.line, o)
           /\ \A m \in net : m.o # o
           /\ \A g \in gone : g.o # o
@@ -158,7 +158,7 @@ Tick == /\ srv' = Later(srv)                        \* the key expires
 
 (* The first request of a new ticket. Its age counts from here. If another *)
 (* owner had the lock a moment ago, the request joins the wait queue at    *)
-(* once (1). Code: resource.ticketFor, lineCore.prepare.                   *)
+(* once (1). Code: Mutex.TicketFor, LineCore.Prepare.                      *)
 Begin(p) == /\ proc[p].st = "idle" /\ Room
             /\ \E n \in Numbers, line \in (IF Contended THEN {0, 1} ELSE {0}) :
                  /\ New(Owner(p, n)) /\ \A i \in Numbers : i < n => ~New(Owner(p, i))
@@ -171,7 +171,7 @@ Begin(p) == /\ proc[p].st = "idle" /\ Room
 (* The process asks again, because of a timer, a message or a new          *)
 (* subscription. A ticket that was refused joins the wait queue (1). A     *)
 (* ticket that may stand there already leaves it when it gets the lock     *)
-(* (2). Code: lineCore.ask, lineCore.prepare.                              *)
+(* (2). Code: LineCore.Ask, LineCore.Prepare.                              *)
 Again(p) == /\ proc[p].st \in Claiming /\ ~proc[p].asking /\ Room
             /\ \E line \in 0..2 :
                  /\ line = 0 => proc[p].st = "wants" /\ proc[p].slack = NoSight
@@ -182,7 +182,7 @@ Again(p) == /\ proc[p].st \in Claiming /\ ~proc[p].asking /\ Room
                  /\ Net(net \cup {Msg("acquire", Own(p), 0, line)})
 
 (* No answer came in time, or the connection broke: TicketCore.OutcomeUnknown. *)
-(* Code: lineCore.settle.                                                  *)
+(* Code: LineCore.Settle.                                                  *)
 Unknown(p) == /\ proc[p].asking
               /\ proc' = [proc EXCEPT ![p].asking = FALSE, ![p].doubt = TRUE]
               /\ UNCHANGED <<srv, gone, copy, lost, fell, left>>
@@ -191,7 +191,7 @@ Unknown(p) == /\ proc[p].asking
 (* The request was granted. The trust counts from the moment when the      *)
 (* request was sent. An answer that comes too late leaves the ticket with  *)
 (* the lock and without a holder (TicketCore.UnclaimedGrant): the process asks *)
-(* again or gives up. Code: lineCore.settle, lineCore.promote.             *)
+(* again or gives up. Code: LineCore.Settle, LineCore.Promote.             *)
 Granted(m, p) ==
   /\ m.kind = "granted" /\ m.o = Own(p) /\ proc[p].asking /\ proc[p].st \in Claiming
   /\ IF m.age < Lease
@@ -204,7 +204,7 @@ Granted(m, p) ==
 (* The request was refused. The answer has the time of the server when the *)
 (* script ran: the sighting. slack is the longest time by which the server *)
 (* can be ahead of what the process computes from it. Code:                *)
-(* lineCore.settle.                                                        *)
+(* LineCore.Settle.                                                        *)
 Refused(m, p) ==
   /\ m.kind = "refused" /\ m.o = Own(p) /\ proc[p].asking /\ proc[p].st \in Claiming
   /\ proc' = [proc EXCEPT ![p].asking = FALSE, ![p].slack = m.arg, ![p].made = 0]
@@ -215,7 +215,7 @@ Refused(m, p) ==
 (* that. The hand-over did not happen before the server had the time in    *)
 (* the message, and the sighting gives the earliest local time for that.   *)
 (* Without a sighting it did not happen before the ticket was made. Code:  *)
-(* ticket.handed.                                                          *)
+(* Ticket.Handed.                                                          *)
 Handed(m, p) ==
   /\ m.kind = "handed" /\ m.o = Own(p) /\ proc[p].st \in Claiming
   /\ LET from == Max(0, IF proc[p].slack = NoSight THEN proc[p].made ELSE proc[p].slack + m.age)
@@ -233,7 +233,7 @@ Abandon(p, doubt) ==
   /\ UNCHANGED <<srv, copy, lost, fell, left>>
 
 (* The last waiter leaves. The process waits for the answer to a request   *)
-(* first. Code: lineCore.leave, lineCore.drop.                             *)
+(* first. Code: LineCore.Leave, LineCore.Drop.                             *)
 GiveUp(p) == /\ proc[p].st \in Claiming /\ ~proc[p].asking
              /\ Abandon(p, FALSE)
              /\ Net(net)
@@ -256,26 +256,26 @@ Renewed(m, p) ==
   /\ Net(net \ {m})
 
 (* The server has another owner, or none. Code: watchdog.Watchdog.Lose,    *)
-(* grant.Lost.                                                             *)
+(* Grant.Lost.                                                             *)
 Lost(m, p) == /\ m.kind = "notyours" /\ m.o = Own(p) /\ proc[p].st = "held"
               /\ Abandon(p, proc[p].asking)
               /\ Net(net \ {m})
 
 (* The trust is over. Redis may still have the lock for this owner. Code:  *)
-(* watchdog.Watchdog.pass, watchdog.Watchdog.Check, grant.Lost.            *)
+(* watchdog.Watchdog.pass, watchdog.Watchdog.Check, Grant.Lost.            *)
 RunOut(p) == /\ proc[p].st = "held" /\ proc[p].trust = 0
              /\ Abandon(p, TRUE)
              /\ Net(net)
 
 (* The holder unlocks. Its owner is never used again. If the lock was      *)
 (* handed over during a request, the release waits for the answer to that  *)
-(* request. Code: grant.unlock, resource.sendRelease.                      *)
+(* request. Code: Grant.Unlock, Mutex.SendRelease.                         *)
 Unlock(p) == /\ proc[p].st = "held" /\ ~proc[p].asking
              /\ Abandon(p, FALSE)
              /\ Net(net)
 
 (* The answer to a request arrives when the lock was handed over           *)
-(* meanwhile: it changes nothing. Code: resource.overtaken.                *)
+(* meanwhile: it changes nothing. Code: Mutex.Overtaken.                   *)
 Settled(m, p) ==
   /\ m.kind \in {"granted", "refused"} /\ m.o = Own(p) /\ proc[p].st = "held" /\ proc[p].asking
   /\ proc' = [proc EXCEPT ![p].asking = FALSE]
@@ -286,7 +286,7 @@ Settled(m, p) ==
 (* A ticket that is given back, or withdrawn.                              *)
 
 (* The process releases the owner until the server answers. Code:          *)
-(* resource.sendRelease, releaseOp.Answered, engine.Withdrawals.send,      *)
+(* Mutex.SendRelease, ReleaseOp.Answered, engine.Withdrawals.send,         *)
 (* release.lua, free.lua.                                                  *)
 GiveBack(g) == /\ Room /\ ~\E m \in net : m.o = g.o /\ m.kind \in {"release", "released"}
                /\ UNCHANGED <<srv, proc, gone, copy, lost, fell, left>>
@@ -295,7 +295,7 @@ GiveBack(g) == /\ Room /\ ~\E m \in net : m.o = g.o /\ m.kind \in {"release", "r
 (* The server has answered a release. If a request of the owner may still  *)
 (* be under way, the process releases the owner repeatedly for as long as  *)
 (* a lease, counted from the first answer, and a last time after that.     *)
-(* Code: releaseOp.Answered, engine.Withdrawals.answered.                  *)
+(* Code: ReleaseOp.Answered, engine.Withdrawals.answered.                  *)
 GivenBack(m) ==
   /\ m.kind = "released"
   /\ \E g \in gone :

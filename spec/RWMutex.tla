@@ -82,8 +82,8 @@ Choose(q, t, asker) ==
           IN IF two.others \/ two.mine THEN two ELSE [two EXCEPT !.t = NoTurn]
 
 -----------------------------------------------------------------------------
-(* A process asks, by the table of THE RULE. Code: lineCore.ask,           *)
-(* lineCore.settle, rw_read.lua, rw_write.lua, rw.lua/refused.             *)
+(* A process asks, by the table of THE RULE. Code: LineCore.Ask,           *)
+(* LineCore.Settle, rw_read.lua, rw_write.lua, rw.lua/refused.             *)
 Has(p, q, t) == /\ lock' = [mode |-> Side(p), by |-> lock.by \cup {p}]
                 /\ queue' = q /\ turn' = t
                 /\ proc' = [proc EXCEPT ![p].st = "has"]
@@ -108,7 +108,7 @@ Ask(p) ==
           IN IF chosen.mine THEN Has(p, chosen.q, chosen.t) ELSE Waits(p, chosen.q, chosen.t)
 
 (* FREED. A holder unlocks, and the last one chooses whose turn is next.   *)
-(* Code: grant.unlock, rw_read_release.lua, rw_write_release.lua,          *)
+(* Code: Grant.Unlock, rw_read_release.lua, rw_write_release.lua,          *)
 (* rw.lua/freed.                                                           *)
 Unlock(p) ==
   /\ proc[p].st = "has"
@@ -123,8 +123,8 @@ Unlock(p) ==
                 /\ UNCHANGED queue
   /\ UNCHANGED deaths
 
-(* LEAVE. A waiter leaves its wait queue. Code: lineCore.leave,            *)
-(* lineCore.drop, rw.lua/leave.                                            *)
+(* LEAVE. A waiter leaves its wait queue. Code: LineCore.Leave,            *)
+(* LineCore.Drop, rw.lua/leave.                                            *)
 GiveUp(p) ==
   /\ proc[p].st = "waits"
   /\ proc' = [proc EXCEPT ![p].st = "idle"]

@@ -166,14 +166,14 @@ inline handed(k) { x = z[k].place; i = 0;
 #define STRANGER (left > 0 && !z[0].has && !z[1].has && !z[P-2].has && !z[P-1].has) /* one has the lock */
 
 /* The steps of a process: it asks again; it renews; it gives up, unlocks, sees the end of its trust or dies; the lock is handed over to
- * it. Code: lineCore.settle, lineCore.drop, grant.unlock, watchdog.Watchdog.pass, watchdog.Watchdog.send. */
+ * it. Code: LineCore.Settle, LineCore.Drop, Grant.Unlock, watchdog.Watchdog.pass, watchdog.Watchdog.send. */
 #define STEPS(k) \
  :: d_step { z[k].st==WANTS && ROOM -> z[k].net = z[k].net | ACQUIRE(0); SETTLE } \
  :: d_step { z[k].st==HELD && z[k].trust > 0 && ROOM -> z[k].net = z[k].net | RENEW(0); SETTLE } \
  :: d_step { z[k].st!=NONE -> unlist(k); z[k].st = NONE; SETTLE } \
  :: d_step { STRANGER && z[k].place > 0 -> handed(k) }
 
-/* The steps of a message: the server runs it, it arrives, it is lost. Code: lineCore.settle, ticket.handed, watchdog.Lease.confirm. */
+/* The steps of a message: the server runs it, it arrives, it is lost. Code: LineCore.Settle, Ticket.Handed, watchdog.Lease.confirm. */
 #define REQUESTS(k,a) \
  :: d_step { IS(k,ACQUIRE(a)) && FREE(k)  -> granted(k,a) } \
  :: d_step { IS(k,ACQUIRE(a)) && !FREE(k) -> refused(k,a) } \
@@ -209,7 +209,7 @@ inline handed(k) { x = z[k].place; i = 0;
 active proctype world() {
 end: do
  :: d_step { assert(AGREES(0) && AGREES(1) && AGREES(P-2) && AGREES(P-1)); tick() }
- /* It asks with a new owner. Code: lineCore.prepare. */
+ /* It asks with a new owner. Code: LineCore.Prepare. */
  :: d_step { z[P-1].st==NONE && ROOM -> z[P-1].st = WANTS; z[P-1].base = C; z[P-1].net = ACQUIRE(0); SETTLE }
  /* A stranger takes a free lock or keeps it; frees it; hands it over to a stranger. */
  :: d_step { left==0 || STRANGER -> left = L }

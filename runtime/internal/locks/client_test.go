@@ -1,54 +1,27 @@
 package locks
 
 import (
-	"cmp"
 	"context"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/lockgen/lockgen/runtime/internal/connect"
-	"github.com/lockgen/lockgen/runtime/internal/fleet"
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/core/coretest"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-// defaultCohort is the default of lockrt.Options.
-const defaultCohort = 64
-
-// withDefaults returns s with the defaults of lockrt.Options for what it does not say.
-func (s Settings) withDefaults() Settings {
-	s.Watchdog = cmp.Or(s.Watchdog, 30*time.Second)
-	s.OpTimeout = cmp.Or(s.OpTimeout, 3*time.Second)
-	s.RedLockTimeout = cmp.Or(s.RedLockTimeout, s.OpTimeout)
-	s.TokenTTL = cmp.Or(s.TokenTTL, 10*time.Minute)
-	s.FairWait = cmp.Or(s.FairWait, 5*time.Minute)
-	s.DeadlockAfter = cmp.Or(s.DeadlockAfter, 5*time.Second)
-	s.Cohort = cmp.Or(s.Cohort, defaultCohort)
-	s.Retry = cmp.Or(s.Retry, ExponentialBackoff(10*time.Millisecond, 250*time.Millisecond))
-	if s.Logger == nil {
-		s.Logger = slog.New(slog.DiscardHandler)
-	}
-	return s
-}
-
 // opened returns a client with connections of its own to the server at url, which announce on channels, if any are given.
-func opened(ctx context.Context, url string, s Settings, channels *transport.Channels) (*Client, error) {
-	s = s.withDefaults()
-	conn, err := connect.Open(ctx, url, connect.Options{
-		Channels: channels, Watchdog: s.Watchdog, OpTimeout: s.OpTimeout, Retry: s.Retry.Pause, Host: fleet.Host(), Logger: s.Logger,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return New(conn, s), nil
+func opened(ctx context.Context, url string, s core.Settings, channels *transport.Channels) (*Client, error) {
+	return coretest.Open(ctx, url, s, channels, New)
 }
 
 // clientOf returns a client of a server that is closed at the end of the test.
-func clientOf(t *testing.T, url string, s Settings) *Client {
+func clientOf(t *testing.T, url string, s core.Settings) *Client {
 	t.Helper()
 	s.OpTimeout = long / 2
 	c, err := opened(t.Context(), url, s, nil)
@@ -114,7 +87,7 @@ func watch() (hooks observe.Hooks, waiting chan string) {
 }
 
 type locked struct {
-	lease *Lease
+	lease *leases.Lease
 	err   error
 }
 
@@ -129,7 +102,7 @@ func lockLater(ctx context.Context, m Locker) <-chan locked {
 }
 
 // gotten returns the lease of a call that succeeds.
-func gotten(t *testing.T, got <-chan locked, what string) *Lease {
+func gotten(t *testing.T, got <-chan locked, what string) *leases.Lease {
 	t.Helper()
 	l := receive(t, got, what)
 	require.NoError(t, l.err, what)
@@ -148,5 +121,5 @@ func tryOnce(t *testing.T, m Locker) error {
 
 // subscribers returns how many tickets get messages.
 func subscribers(c *Client) int {
-	return c.subscribers.Size()
+	return c.line.Subscribers.Size()
 }

@@ -5,64 +5,64 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
 // A counter is this process's side of one key that counts: the entry of a registry, and the contest of those that wait.
 type counter struct {
-	referenced
-	counting.Counter[wish]
+	resource.Referenced
+	counting.Counter[resource.Wish]
 }
 
 // counted are the kinds that count.
-var counted = []string{kindSemaphore, kindPermit, kindLatch}
+var counted = []string{core.KindSemaphore, core.KindPermit, core.KindLatch}
 
 // countersOf returns the counters of a kind.
-func (c *Client) countersOf(kind string) *registry[*counter] {
+func (c *Client) countersOf(kind string) *resource.Registry[*counter] {
 	switch kind {
-	case kindSemaphore:
+	case core.KindSemaphore:
 		return c.semaphores
-	case kindPermit:
+	case core.KindPermit:
 		return c.permits
 	}
 	return c.latches
 }
 
 func newCounter(c *Client, kind, key string) *counter {
-	ct := &counter{referenced: referenced{c: c.line(), key: key}}
-	ct.Init(&c.counting, kind, key, counting.Entry{Stay: ct.stay, Quit: ct.quit}, &ct.mu)
+	ct := &counter{Referenced: resource.Referenced{Client: c.Line(), Key: key}}
+	ct.Init(&c.counting, kind, key, counting.Entry{Stay: ct.Stay, Quit: ct.Quit}, &ct.Mu)
 	return ct
 }
 
-func (ct *counter) channel(*waiter) string { return ct.Channel() }
-func (ct *counter) hear(payload string)    { ct.Hear(payload) }
-func (ct *counter) join(w *waiter) entry   { return ct.Join(w) }
-func (ct *counter) ask(w *waiter)          { ct.Ask(w) }
-func (ct *counter) leave(w *waiter)        { ct.Leave(w) }
-func (ct *counter) remind(*waiter)         { ct.Wake() }
-func (ct *counter) close()                 { ct.Close() }
+func (ct *counter) Channel(*resource.Waiter) string { return ct.Counter.Channel() }
+func (ct *counter) Remind(*resource.Waiter)         { ct.Wake() }
 
-// last returns the last answer of Redis. Permits of this process are no reason to wait.
-func (ct *counter) last(*waiter) (held bool, said engine.AnswerLog) { return false, ct.Last() }
+// Last returns the last answer of Redis. Permits of this process are no reason to wait.
+func (ct *counter) Last(*resource.Waiter) (held bool, said engine.AnswerLog) {
+	return false, ct.Counter.Last()
+}
 
 // change has f change the count of a key. A change with anyway does not end with ctx, nor when the client is closed.
 func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, f func(k *counting.Count, ctx context.Context) (int64, error)) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, &observe.Error{Op: op, Key: key, Err: err} }
-	if ctx = present(ctx); anyway {
+	if ctx = core.Present(ctx); anyway {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if err := c.core().ready(ctx, kind, key, nil); err != nil {
+	if err := c.Core().Ready(ctx, kind, key, nil); err != nil {
 		return fail(err)
 	}
-	ct, err := c.countersOf(kind).enter(key, anyway)
+	ct, err := c.countersOf(kind).Enter(key, anyway)
 	if err != nil {
 		return fail(err)
 	}
-	defer ct.exit()
+	defer ct.Exit()
 	n, err := f(&ct.Count, ctx)
 	if err != nil {
 		return fail(err)
@@ -71,28 +71,28 @@ func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, 
 }
 
 // count makes a call wait at the counter of a key until the demand of want is granted.
-func (c *Client) count(ctx context.Context, a *attempt, want func() *counting.Demand) error {
-	cfg := a.cfg
-	if err := c.core().ready(ctx, a.kind, a.key, a.err); err != nil {
+func (c *Client) count(ctx context.Context, a *leases.Attempt, want func() *counting.Demand) error {
+	cfg := a.Config
+	if err := c.Core().Ready(ctx, a.Kind, a.Key, a.Err); err != nil {
 		return err
 	}
-	ct, err := c.countersOf(a.kind).enter(a.key, false)
+	ct, err := c.countersOf(a.Kind).Enter(a.Key, false)
 	if err != nil {
 		return err
 	}
-	defer ct.exit()
-	w := newWaiter(ctx, nil, cfg)
-	w.For.demand = want()
+	defer ct.Exit()
+	w := resource.NewWaiter(ctx, nil, cfg)
+	w.For.Counts = want()
 	start := time.Now()
-	err = c.await(ctx, ct, w, cfg, a.waits)
+	err = c.line.Await(ctx, ct, w, cfg, a.Waits)
 	if err == nil && ctx.Err() != nil {
-		err = ended(ctx) // granted, but the caller does not want it any more
+		err = core.Ended(ctx) // granted, but the caller does not want it any more
 	}
 	if err != nil {
-		ct.leave(w)
+		ct.Leave(w)
 		return err
 	}
-	c.counts.waited(time.Since(start))
+	c.line.Counts.Waited(time.Since(start))
 	return nil
 }
 
@@ -117,8 +117,8 @@ func addPermits(ctx context.Context, c *Client, op, kind, key string, n int, mis
 // trySetPermits creates a semaphore.
 func trySetPermits(ctx context.Context, c *Client, kind, key string, n int, ttl time.Duration) (bool, error) {
 	err := enough(n, 0)
-	if err == nil && ttl != 0 && ttl < MinLease {
-		err = tooShort("time to live", ttl)
+	if err == nil && ttl != 0 && ttl < leases.MinLease {
+		err = leases.TooShort("time to live", ttl)
 	}
 	if err != nil {
 		return false, &observe.Error{Op: "set permits", Key: key, Err: err}
@@ -143,22 +143,28 @@ func enough(n, least int) error {
 
 // A countingHost implements counting.Host for a client.
 type countingHost struct {
-	host
+	resource.Host
 
 	c *Client
 }
 
 func (h countingHost) Later(key string, f func(k *counting.Count)) {
-	if ct, err := h.c.permits.enter(key, true); err == nil {
-		h.c.spawn(func() {
-			defer ct.exit()
+	if ct, err := h.c.permits.Enter(key, true); err == nil {
+		h.c.line.Spawn(func() {
+			defer ct.Exit()
 			f(&ct.Count)
 		})
 	}
 }
 
-func (ct *counter) held() []*grant { return nil }
-func (ct *counter) changed()       { ct.Wake() }
-func (ct *counter) endsLinger()    {}
+func (ct *counter) Held() []*resource.Grant { return nil }
+func (ct *counter) Changed()                { ct.Wake() }
+func (ct *counter) EndsLinger()             {}
 
-func (ct *counter) subject(*waiter) (kind, key string) { return ct.Kind, ct.key }
+func (ct *counter) EachWaiting(f func(w *resource.Waiter, kind string)) {
+	ct.Mu.Lock()
+	defer ct.Mu.Unlock()
+	ct.Queue.Each(func(w *resource.Waiter) { f(w, ct.Kind) })
+}
+
+func (ct *counter) Subject(*resource.Waiter) (kind, key string) { return ct.Kind, ct.Key }

@@ -11,8 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -28,7 +31,7 @@ type flaky struct {
 
 var errNoReply = errors.New("no reply")
 
-func (f *flaky) Send(b *engine.CountBatch[wish], number, _ uint64, wanted bool) engine.CountAnswer {
+func (f *flaky) Send(b *engine.CountBatch[resource.Wish], number, _ uint64, wanted bool) engine.CountAnswer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.rand.IntN(8) == 0 {
@@ -51,13 +54,13 @@ func (f *flaky) Send(b *engine.CountBatch[wish], number, _ uint64, wanted bool) 
 	return engine.CountAnswer{Granted: granted, TTL: time.Millisecond}
 }
 
-func (f *flaky) Grant(*waiter, time.Time) bool {
+func (f *flaky) Grant(*resource.Waiter, time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.rand.IntN(20) > 0
 }
 
-func (f *flaky) Undo(_ *waiter, d engine.Demand) { f.add(d.N) }
+func (f *flaky) Undo(_ *resource.Waiter, d engine.Demand) { f.add(d.N) }
 
 func (f *flaky) add(n int) {
 	f.mu.Lock()
@@ -67,11 +70,11 @@ func (f *flaky) add(n int) {
 }
 
 // countsOf returns a counter of c that counts of.
-func countsOf(t *testing.T, c *Client, of engine.Counting[wish]) *counter {
+func countsOf(t *testing.T, c *Client, of engine.Counting[resource.Wish]) *counter {
 	t.Helper()
-	ct := newCounter(c, kindSemaphore, redistest.Key(t, "k"))
-	ct.users = 1
-	ct.Counter.Counter.Init(of, &ct.Count, &ct.mu)
+	ct := newCounter(c, core.KindSemaphore, redistest.Key(t, "k"))
+	ct.Users = 1
+	ct.Counter.Counter.Init(of, &ct.Count, &ct.Mu)
 	return ct
 }
 
@@ -80,7 +83,7 @@ func countsOf(t *testing.T, c *Client, of engine.Counting[wish]) *counter {
 func TestCounter_AnythingGoes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
-		c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute, Tracks: true}, nil)
+		c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
 		require.NoError(t, err)
 		const permits = 5
 		f := &flaky{free: permits, done: map[uint64]int{}, rand: rand.New(rand.NewPCG(seed, 1))}
@@ -93,36 +96,36 @@ func TestCounter_AnythingGoes(t *testing.T) {
 			wg.Go(func() {
 				r := rand.New(rand.NewPCG(seed, uint64(g)+2))
 				for range 60 {
-					cfg := lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: time.Minute}}
+					cfg := leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{TTL: time.Minute}}
 					mine, done := ctx, context.CancelFunc(func() {})
 					switch r.IntN(3) {
 					case 0:
-						cfg.wait = 0
+						cfg.Wait = 0
 					case 1:
 						mine, done = context.WithTimeout(ctx, time.Duration(r.IntN(3000))*time.Microsecond)
 					}
-					w := newWaiter(context.Background(), nil, cfg)
-					w.For.demand = &counting.Demand{Demand: engine.Demand{N: 1 + r.IntN(permits)}}
-					err := c.await(mine, f.counter, w, cfg, nil)
+					w := resource.NewWaiter(context.Background(), nil, cfg)
+					w.For.Counts = &counting.Demand{Demand: engine.Demand{N: 1 + r.IntN(permits)}}
+					err := c.line.Await(mine, f.counter, w, cfg, nil)
 					done()
 					if ctx.Err() != nil {
 						t.Error("a call was not answered")
 						return
 					}
 					if err != nil {
-						f.leave(w)
+						f.Leave(w)
 						continue
 					}
 					mu.Lock()
-					out += w.For.demand.N
+					out += w.For.Counts.N
 					if out > permits {
 						t.Error("too many permits are out")
 					}
 					mu.Unlock()
 					mu.Lock()
-					out -= w.For.demand.N
+					out -= w.For.Counts.N
 					mu.Unlock()
-					f.add(w.For.demand.N)
+					f.add(w.For.Counts.N)
 				}
 			})
 		}
@@ -153,20 +156,20 @@ type dictated struct {
 	err     error
 }
 
-func (a *answered) Send(*engine.CountBatch[wish], uint64, uint64, bool) engine.CountAnswer {
+func (a *answered) Send(*engine.CountBatch[resource.Wish], uint64, uint64, bool) engine.CountAnswer {
 	reply := make(chan dictated)
 	a.asked <- reply
 	got := <-reply
 	return engine.CountAnswer{Granted: got.granted, TTL: time.Millisecond, Err: got.err}
 }
 
-func (a *answered) Grant(*waiter, time.Time) bool { return true }
+func (a *answered) Grant(*resource.Waiter, time.Time) bool { return true }
 
 // The only waiter is refused, asks again and leaves. Its last request fails, which keeps no other call
 // else from asking.
 func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute, Tracks: true}, nil)
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	a := &answered{asked: make(chan chan<- dictated)}
@@ -177,12 +180,12 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 	call := func(ctx context.Context, wait time.Duration) <-chan error {
 		done := make(chan error, 1)
 		go func() {
-			cfg := lockConfig{wait: wait, Terms: engine.Terms{TTL: time.Minute}}
-			w := newWaiter(context.Background(), nil, cfg)
-			w.For.demand = new(counting.Demand)
-			err := c.await(ctx, ts, w, cfg, nil)
+			cfg := leases.Config{Wait: wait, Terms: engine.Terms{TTL: time.Minute}}
+			w := resource.NewWaiter(context.Background(), nil, cfg)
+			w.For.Counts = new(counting.Demand)
+			err := c.line.Await(ctx, ts, w, cfg, nil)
 			if err != nil {
-				ts.leave(w)
+				ts.Leave(w)
 			}
 			done <- err
 		}()
@@ -201,7 +204,7 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 
 	mine, cancel := context.WithCancel(limit)
 	defer cancel()
-	first := call(mine, UntilDone)
+	first := call(mine, leases.UntilDone)
 	request("the waiter") <- dictated{}
 	reply := request("the waiter, again")
 	cancel()

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/election"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 )
 
 // A Schedule runs a function once in each interval, in the first process that asks.
@@ -20,8 +22,8 @@ type Schedule struct {
 	of       *election.Schedule // nil without a client
 }
 
-func (c *Client) Every(name string, interval time.Duration, fn func(ctx context.Context, t election.Tick) error, opts ...LockOption) *Schedule {
-	s := &Schedule{c: c.made(), m: c.Mutex(name, append(slices.Clip(opts), WithFencing(), WithLinger(0))...), name: name, interval: interval, fn: fn}
+func (c *Client) Every(name string, interval time.Duration, fn func(ctx context.Context, t election.Tick) error, opts ...leases.Option) *Schedule {
+	s := &Schedule{c: c.Made(), m: c.Mutex(name, append(slices.Clip(opts), leases.WithFencing(), leases.WithLinger(0))...), name: name, interval: interval, fn: fn}
 	if s.c != nil {
 		s.of = election.NewSchedule(c.elections(), name, interval, max(30*24*time.Hour, hundred(interval)), worker{s})
 	}
@@ -42,9 +44,9 @@ func (s *Schedule) Run(ctx context.Context) error {
 		s = &Schedule{}
 	}
 	if err := s.check(ctx); err != nil {
-		return failedAt("every", s.name, err)
+		return core.FailedAt("every", s.name, err)
 	}
-	return failedAt("every", s.name, s.of.Run(ctx))
+	return core.FailedAt("every", s.name, s.of.Run(ctx))
 }
 
 // A worker implements election.Worker.
@@ -53,27 +55,27 @@ type worker struct{ s *Schedule }
 func (x worker) Work(ctx context.Context, t election.Tick) error { return x.s.fn(ctx, t) }
 
 func (x worker) Lock(ctx context.Context, wait time.Duration) (election.Lease, error) {
-	alone := &strangerContext{Context: ctx}
-	lease, err := x.s.m.lock(alone, "every", []LockOption{WithWait(max(wait, MinLease))})
-	alone.over.Store(true)
+	alone := &leases.StrangerContext{Context: ctx}
+	lease, err := x.s.m.lock(alone, "every", []leases.Option{leases.WithWait(max(wait, leases.MinLease))})
+	alone.Over.Store(true)
 	return soleLease{lease}, err
 }
 
 func (s *Schedule) check(ctx context.Context) error {
 	switch {
 	case s.c == nil:
-		return errNoClient
+		return core.ErrNoClient
 	case ctx == nil:
-		return errNoContext
+		return core.ErrNoContext
 	case s.fn == nil:
-		return errNoFunction
-	case s.interval < MinLease:
-		return tooShort("interval", s.interval)
+		return core.ErrNoFunction
+	case s.interval < leases.MinLease:
+		return leases.TooShort("interval", s.interval)
 	case s.interval%time.Millisecond != 0:
 		return fmt.Errorf("%w: an interval of %v is not of whole milliseconds", failure.ErrBadOption, s.interval)
 	}
-	if _, err := configure(s.c.core(), s.m.opts, nil); err != nil {
+	if _, err := leases.Configure(s.c.Core(), s.m.opts, nil); err != nil {
 		return err
 	}
-	return s.c.core().checkKey(s.name)
+	return s.c.Core().CheckKey(s.name)
 }

@@ -5,6 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
@@ -12,74 +16,80 @@ import (
 type FairMutex struct {
 	c    *Client
 	key  string
-	opts []LockOption
+	opts []leases.Option
 }
 
-func (c *Client) FairMutex(key string, opts ...LockOption) *FairMutex {
-	return &FairMutex{c: c.made(), key: key, opts: opts}
+func (c *Client) FairMutex(key string, opts ...leases.Option) *FairMutex {
+	return &FairMutex{c: c.Made(), key: key, opts: opts}
 }
 
 var _ Locker = (*FairMutex)(nil)
 
-func (m *FairMutex) Key() string { return orZero(m).key }
+// Client returns the client of m, or nil.
+func (m *FairMutex) Client() *Client { return core.OrZero(m).c }
 
-func (m *FairMutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+// Options returns the options that each call of m has.
+func (m *FairMutex) Options() []leases.Option { return core.OrZero(m).opts }
+
+func (m *FairMutex) Key() string { return core.OrZero(m).key }
+
+func (m *FairMutex) Lock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
 	return m.lock(ctx, "lock", opts)
 }
 
-func (m *FairMutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try lock", append(slices.Clip(opts), Once))
+func (m *FairMutex) TryLock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
+	return m.lock(ctx, "try lock", append(slices.Clip(opts), leases.Once))
 }
 
-func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) { return orZero(m).force(ctx) }
+func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) { return core.OrZero(m).force(ctx) }
 
 // force takes the key from its holder, or from owners alone if there are any.
 func (m *FairMutex) force(ctx context.Context, owners ...string) (bool, error) {
 	const op = "force unlock"
-	return inside(orZero(m.c).fairs, op, m.key, func(r *fairResource) (bool, error) {
-		return r.force(ctx, op, r.lock.ForceUnlock(time.Now(), owners...), r.held())
+	return resource.Inside(core.OrZero(m.c).fairs, op, m.key, func(r *policy.Fair) (bool, error) {
+		return r.Force(ctx, op, r.Lock.ForceUnlock(time.Now(), owners...), r.Held())
 	})
 }
 
 func (m *FairMutex) Inspect(ctx context.Context) (observe.Standing, error) {
-	m = orZero(m)
-	return inside(orZero(m.c).fairs, "inspect", m.key, func(r *fairResource) (observe.Standing, error) {
-		s, err := r.inspect(ctx, r.lock.Inspect())
+	m = core.OrZero(m)
+	return resource.Inside(core.OrZero(m.c).fairs, "inspect", m.key, func(r *policy.Fair) (observe.Standing, error) {
+		s, err := r.Inspect(ctx, r.Lock.Inspect())
 		if s.Ours {
-			s.Waiting = max(0, s.Waiting-r.served())
+			s.Waiting = max(0, s.Waiting-r.Served())
 		}
 		return s, err
 	})
 }
 
 // lock is the common part of all ways to lock.
-func (m *FairMutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
-	m, ctx = orZero(m), present(ctx)
-	a := attempt{c: m.c.core(), op: op, kind: kindFair, key: m.key}
-	a.begin(ctx, m.opts, opts)
-	lease, err := m.take(ctx, a.cfg, a.err, a.waits)
-	return a.granted(lease, err)
+func (m *FairMutex) lock(ctx context.Context, op string, opts []leases.Option) (*leases.Lease, error) {
+	m, ctx = core.OrZero(m), core.Present(ctx)
+	a := leases.Attempt{Client: m.c.Core(), Op: op, Kind: core.KindFair, Key: m.key}
+	a.Begin(ctx, m.opts, opts)
+	lease, err := m.take(ctx, a.Config, a.Err, a.Waits)
+	return a.Granted(lease, err)
 }
 
 // take waits for the key with the options of cfg; with an err it fails.
-func (m *FairMutex) take(ctx context.Context, cfg lockConfig, err error, waiting func()) (*Lease, error) {
-	if err = m.c.core().ready(ctx, kindFair, m.key, err); err != nil {
+func (m *FairMutex) take(ctx context.Context, cfg leases.Config, err error, waiting func()) (*leases.Lease, error) {
+	if err = m.c.Core().Ready(ctx, core.KindFair, m.key, err); err != nil {
 		return nil, err
 	}
-	l := newLease(m.c.core(), kindFair, m.key, ctx)
-	l.label = cfg.label
-	for outer := leaseFrom(ctx, m.c.core(), m.key); outer != nil; outer = leaseFrom(outer.parent, m.c.core(), m.key) {
-		if outer.kind() == kindFair && outer.grant.reenter(outer, l) {
-			return l.entered(ctx, cfg)
+	l := leases.New(m.c.Core(), core.KindFair, m.key, ctx)
+	l.Core().Label = cfg.Label
+	for outer := leases.Enterable(ctx, m.c.Core(), m.key); outer != nil; outer = leases.Enterable(outer.Core().Parent, m.c.Core(), m.key) {
+		if outer.Core().Kind() == core.KindFair && outer.Core().Grant.Reenter(outer, l) {
+			return l.Entered(ctx, cfg)
 		}
 	}
-	r, err := m.c.fairs.enter(m.key, false)
+	r, err := m.c.fairs.Enter(m.key, false)
 	if err != nil {
 		return nil, err
 	}
-	defer r.exit()
-	if r.reenterBy(l) {
-		return l.entered(ctx, cfg)
+	defer r.Exit()
+	if r.ReenterBy(l) {
+		return l.Entered(ctx, cfg)
 	}
-	return m.c.contend(ctx, r, newWaiter(ctx, l, cfg), cfg, waiting)
+	return m.c.line.Contend(ctx, r, resource.NewWaiter(ctx, l, cfg), cfg, waiting)
 }

@@ -9,9 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
@@ -21,53 +25,53 @@ import (
 
 // testedFairResource returns the resource of a key that nobody has. With tracking the client would soon look whether the server has what
 // a test gives a ticket by have, and lose it.
-func testedFairResource(t *testing.T) *fairResource {
+func testedFairResource(t *testing.T) *policy.Fair {
 	t.Helper()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute}, nil)
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	r, err := c.fairs.enter(redistest.Key(t, "k"), false)
+	r, err := c.fairs.Enter(redistest.Key(t, "k"), false)
 	require.NoError(t, err)
-	t.Cleanup(r.exit)
+	t.Cleanup(r.Exit)
 	return r
 }
 
 // enters returns a ticket that somebody waits with.
-func (r *fairResource) enters(t *testing.T) *fairTicket {
+func enters(r *policy.Fair, t *testing.T) *policy.FairTicket {
 	t.Helper()
-	cfg, err := configure(r.c.core(), nil, nil)
+	cfg, err := leases.Configure(r.Client.Core(), nil, nil)
 	require.NoError(t, err)
-	w := newWaiter(context.Background(), newLease(r.c.core(), kindFair, r.key, context.Background()), cfg)
-	require.Equal(t, toAsk, r.join(w))
-	return fairTicketFrom(w.For.ticket)
+	w := resource.NewWaiter(context.Background(), leases.New(r.Client.Core(), core.KindFair, r.Key, context.Background()), cfg)
+	require.Equal(t, resource.ToAsk, r.Join(w))
+	return policy.FairTicketFrom(w.For.Ticket)
 }
 
 // request returns a request for tk, by a call that has gone if no call waits with tk.
-func (tk *fairTicket) request() *acquireOp {
-	w := tk.own.w
+func request(tk *policy.FairTicket) *resource.AcquireOp {
+	w := tk.Own.Waiter
 	if w == nil {
-		w = engine.NewWaiter[wish]()
+		w = engine.NewWaiter[resource.Wish]()
 	}
 	w.Asks.Add(1)
-	return &acquireOp{w: w, ticket: &tk.ticket, terms: tk.terms}
+	return &resource.AcquireOp{Waiter: w, Ticket: &tk.Ticket, Terms: tk.Terms}
 }
 
 // have gives tk the lock, as if Redis had said that those behind have it next.
-func (r *fairResource) have(tk *fairTicket, behind ...*fairTicket) *grant {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func have(r *policy.Fair, tk *policy.FairTicket, behind ...*policy.FairTicket) *resource.Grant {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	for _, x := range behind {
-		tk.behind = append(tk.behind, x.Number)
+		tk.Behind = append(tk.Behind, x.Number)
 	}
 	tk.To(engine.TicketAsking)
-	r.promote(trace.Granted, &tk.ticket, tk.own.w, time.Now(), tk.ttl)
-	return r.grant
+	r.Promote(trace.Granted, &tk.Ticket, tk.Own.Waiter, time.Now(), tk.TTL)
+	return r.Grant
 }
 
 // inRedis reports whether some owner has the lock.
-func (r *fairResource) inRedis(t *testing.T) bool {
+func inRedis(r *policy.Fair, t *testing.T) bool {
 	t.Helper()
-	n, err := redistest.Shared(t).Do("EXISTS", r.key).ToInt64()
+	n, err := redistest.Shared(t).Do("EXISTS", r.Key).ToInt64()
 	require.NoError(t, err)
 	return n > 0
 }
@@ -81,23 +85,23 @@ func refusal() protocol.Verdict {
 func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
-	a, b := r.enters(t), r.enters(t)
-	b.Standing, b.asking = true, 1
+	a, b := enters(r, t), enters(r, t)
+	b.Standing, b.Asking = true, 1
 	b.To(engine.TicketAsking)
-	g := r.have(a, b)
-	require.NoError(t, g.unlock(a.own.w.For.lease))
-	require.Same(t, g, b.granted())
-	r.c.watchdog.Lose(&g.guard, watchdog.ErrRefused)
-	r.leave(b.own.w)
-	r.settle(b.request(), time.Now(), refusal(), false, nil)
-	for _, tk := range []*fairTicket{a, b} {
-		require.Eventually(t, func() bool { return !r.c.knows(tk.Number) }, 10*time.Second, time.Millisecond, "it is withdrawn")
+	g := have(r, a, b)
+	require.NoError(t, g.Unlock(a.Own.Waiter.For.Lease))
+	require.Same(t, g, b.Granted())
+	r.Client.Watchdog.Lose(&g.Guard, watchdog.ErrRefused)
+	r.Leave(b.Own.Waiter)
+	r.Settle(request(b), time.Now(), refusal(), false, nil)
+	for _, tk := range []*policy.FairTicket{a, b} {
+		require.Eventually(t, func() bool { return !knows(r.Client, tk.Number) }, 10*time.Second, time.Millisecond, "it is withdrawn")
 	}
 }
 
 // knows reports whether the ticket n has a subscriber.
-func (c *clientLine) knows(n uint64) bool {
-	_, known, _ := c.subscribers.Find(n)
+func knows(c *resource.Client, n uint64) bool {
+	_, known, _ := c.Subscribers.Find(n)
 	return known
 }
 
@@ -105,42 +109,46 @@ func (c *clientLine) knows(n uint64) bool {
 func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
-	a, b := r.enters(t), r.enters(t)
+	a, b := enters(r, t), enters(r, t)
 	b.Standing = true
 	past := time.Now().Add(-10 * time.Second)
 	a.Sees(engine.SightingOf(past, past))
-	a.handed(protocol.Message{Granted: past.Add(time.Second), Behind: []uint64{b.Number}})
-	require.Nil(t, a.granted())
-	r.settle(a.request(), time.Now(), refusal(), false, nil)
-	g := r.have(a)
-	_ = g.unlock(a.own.w.For.lease) // Redis does not have it
-	require.Nil(t, b.granted())
-	r.leave(b.own.w)
+	a.Handed(protocol.Message{Granted: past.Add(time.Second), Behind: []uint64{b.Number}})
+	require.Nil(t, a.Granted())
+	r.Settle(request(a), time.Now(), refusal(), false, nil)
+	g := have(r, a)
+	_ = g.Unlock(a.Own.Waiter.For.Lease) // Redis does not have it
+	require.Nil(t, b.Granted())
+	r.Leave(b.Own.Waiter)
 }
 
 // A grant that Redis is known to have for another owner is not passed on.
 func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(r *fairResource, g *grant, other *fairTicket){
-		"granted to another claim": func(r *fairResource, _ *grant, other *fairTicket) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
+	for name, lose := range map[string]func(r *policy.Fair, g *resource.Grant, other *policy.FairTicket){
+		"granted to another claim": func(r *policy.Fair, _ *resource.Grant, other *policy.FairTicket) {
+			r.Mu.Lock()
+			defer r.Mu.Unlock()
 			other.To(engine.TicketAsking)
-			r.promote(trace.Granted, &other.ticket, other.own.w, time.Now(), other.ttl)
+			r.Promote(trace.Granted, &other.Ticket, other.Own.Waiter, time.Now(), other.TTL)
 		},
-		"known to have been taken": func(_ *fairResource, g *grant, _ *fairTicket) { fairTicketFrom(g.ticket).behind = nil },
-		"told to its holder":       func(_ *fairResource, g *grant, _ *fairTicket) { g.endLeases(lost(watchdog.ErrRefused)) },
+		"known to have been taken": func(_ *policy.Fair, g *resource.Grant, _ *policy.FairTicket) {
+			policy.FairTicketFrom(g.Ticket).Behind = nil
+		},
+		"told to its holder": func(_ *policy.Fair, g *resource.Grant, _ *policy.FairTicket) {
+			g.EndLeases(leases.Lost(watchdog.ErrRefused))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := testedFairResource(t)
-			a, b, other := r.enters(t), r.enters(t), r.enters(t)
-			g := r.have(a, b)
+			a, b, other := enters(r, t), enters(r, t), enters(r, t)
+			g := have(r, a, b)
 			lose(r, g, other)
-			_ = g.unlock(a.own.w.For.lease) // Redis does not have it
-			require.Nil(t, b.granted())
-			r.leave(b.own.w)
-			r.leave(other.own.w)
+			_ = g.Unlock(a.Own.Waiter.For.Lease) // Redis does not have it
+			require.Nil(t, b.Granted())
+			r.Leave(b.Own.Waiter)
+			r.Leave(other.Own.Waiter)
 		})
 	}
 }
@@ -150,22 +158,22 @@ func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 func TestFairResource_WhoTakesOverATicketHearsOfAnOldFailure(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
-	tk := r.enters(t)
-	r.mu.Lock()
-	tk.Standing, tk.asked, tk.asking = true, true, 2
+	tk := enters(r, t)
+	r.Mu.Lock()
+	tk.Standing, tk.Asked, tk.Asking = true, true, 2
 	tk.To(engine.TicketAsking)
-	r.mu.Unlock()
+	r.Mu.Unlock()
 	first := time.Now()
-	r.leave(tk.own.w)
-	r.settle(tk.request(), first.Add(time.Millisecond), refusal(), false, nil)
-	w := newWaiter(context.Background(), newLease(r.c.core(), kindFair, r.key, context.Background()), lockConfig{wait: UntilDone, Terms: tk.terms})
-	require.Equal(t, toWait, r.join(w))
-	require.Same(t, &tk.ticket, w.For.ticket)
-	r.settle(tk.request(), first, protocol.Verdict{}, false, errors.New("the connection broke"))
+	r.Leave(tk.Own.Waiter)
+	r.Settle(request(tk), first.Add(time.Millisecond), refusal(), false, nil)
+	w := resource.NewWaiter(context.Background(), leases.New(r.Client.Core(), core.KindFair, r.Key, context.Background()), leases.Config{Wait: leases.UntilDone, Terms: tk.Terms})
+	require.Equal(t, resource.ToWait, r.Join(w))
+	require.Same(t, &tk.Ticket, w.For.Ticket)
+	r.Settle(request(tk), first, protocol.Verdict{}, false, errors.New("the connection broke"))
 	ev, ok := w.NextEvent()
 	require.True(t, ok, "it waits for nothing")
 	require.Equal(t, engine.Turn, ev.Kind)
-	r.leave(w)
+	r.Leave(w)
 }
 
 // No ticket follows in a grant that was taken by force, also if it is granted at the same moment.
@@ -173,20 +181,20 @@ func TestFairResource_WhatIsTakenWhileItIsGrantedIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
 	for range 1000 {
-		tk := r.enters(t)
-		r.mu.Lock()
-		tk.asking, tk.asked, tk.behind = 1, true, []uint64{1 << 40}
+		tk := enters(r, t)
+		r.Mu.Lock()
+		tk.Asking, tk.Asked, tk.Behind = 1, true, []uint64{1 << 40}
 		tk.To(engine.TicketAsking)
-		w, both := tk.own.w, sync.WaitGroup{}
-		r.mu.Unlock()
-		both.Go(func() { tk.taken() })
-		both.Go(func() { r.settle(tk.request(), time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil) })
+		w, both := tk.Own.Waiter, sync.WaitGroup{}
+		r.Mu.Unlock()
+		both.Go(func() { tk.Taken() })
+		both.Go(func() { r.Settle(request(tk), time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil) })
 		both.Wait()
-		r.mu.Lock()
-		granted, behind := tk.granted() != nil, tk.behind
-		r.mu.Unlock()
+		r.Mu.Lock()
+		granted, behind := tk.Granted() != nil, tk.Behind
+		r.Mu.Unlock()
 		require.False(t, granted && behind != nil)
-		r.leave(w)
+		r.Leave(w)
 	}
 }
 
@@ -194,48 +202,48 @@ func TestFairResource_WhatIsTakenWhileItIsGrantedIsNotPassedOn(t *testing.T) {
 func TestFairResource_ARefusalIsNotForTheNextGrant(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
-	tk, other := r.enters(t), r.enters(t)
-	r.mu.Lock()
-	tk.asking = 2
+	tk, other := enters(r, t), enters(r, t)
+	r.Mu.Lock()
+	tk.Asking = 2
 	tk.To(engine.TicketAsking)
-	r.mu.Unlock()
+	r.Mu.Unlock()
 	at := time.Now().Truncate(time.Second)
-	tk.handed(protocol.Message{Number: tk.Number, Granted: at.Add(-time.Millisecond)})
-	var release *releaseOp
+	tk.Handed(protocol.Message{Number: tk.Number, Granted: at.Add(-time.Millisecond)})
+	var release *resource.ReleaseOp
 	func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		require.Same(t, tk, r.first())
+		r.Mu.Lock()
+		defer r.Mu.Unlock()
+		require.Same(t, tk, r.First())
 		other.To(engine.TicketAsking)
-		r.promote(trace.Granted, &other.ticket, other.own.w, time.Now(), other.ttl) // the holder of tk is about to know that it is lost
-		release = r.endGrant(r.grant)                                               // the other call gives up
-		require.True(t, r.overtaken(tk.request(), protocol.Verdict{Wait: 1000, At: at}, nil))
+		r.Promote(trace.Granted, &other.Ticket, other.Own.Waiter, time.Now(), other.TTL) // the holder of tk is about to know that it is lost
+		release = r.EndGrant(r.Grant)                                                    // the other call gives up
+		require.True(t, r.Overtaken(request(tk), protocol.Verdict{Wait: 1000, At: at}, nil))
 	}()
-	r.sendRelease(release, true)
-	_ = release.outcome(nil) // Redis does not have it
-	_ = tk.own.w.For.lease.grant.unlock(tk.own.w.For.lease)
+	r.SendRelease(release, true)
+	_ = release.Outcome(nil) // Redis does not have it
+	_ = tk.Own.Waiter.For.Lease.Core().Grant.Unlock(tk.Own.Waiter.For.Lease)
 }
 
 // A try gives up, and is withdrawn before its request arrives at the server. When the server has granted it, it is withdrawn again.
 func TestFairResource_WhatIsGrantedAfterItsWithdrawalIsWithdrawnAgain(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
-	tk := r.enters(t)
-	r.mu.Lock()
-	tk.asking, tk.asked = 1, true
+	tk := enters(r, t)
+	r.Mu.Lock()
+	tk.Asking, tk.Asked = 1, true
 	tk.To(engine.TicketAsking)
-	r.mu.Unlock()
+	r.Mu.Unlock()
 	sent := time.Now()
-	op := tk.request()
-	tk.own.w.Call.Wait = 0
-	r.leave(tk.own.w)
-	require.Eventually(t, func() bool { return !r.c.knows(tk.Number) }, 10*time.Second, time.Millisecond, "it is withdrawn")
+	op := request(tk)
+	tk.Own.Waiter.Call.Wait = 0
+	r.Leave(tk.Own.Waiter)
+	require.Eventually(t, func() bool { return !knows(r.Client, tk.Number) }, 10*time.Second, time.Millisecond, "it is withdrawn")
 
-	reply := r.c.net.Run(r.lock.Acquire(protocol.FairRequest{Owner: r.owner(&tk.ticket), Queue: protocol.NotQueued, Lease: time.Hour, Wait: tk.wait}, time.Now()))
-	require.True(t, r.inRedis(t))
-	verdict, err := r.read(&tk.ticket, reply)
-	r.settle(op, sent, verdict, false, err)
-	require.Eventually(t, func() bool { return !r.inRedis(t) }, 10*time.Second, time.Millisecond, "it is withdrawn again")
+	reply := r.Client.Net.Run(r.Lock.Acquire(protocol.FairRequest{Owner: r.Owner(&tk.Ticket), Queue: protocol.NotQueued, Lease: time.Hour, Wait: tk.Wait}, time.Now()))
+	require.True(t, inRedis(r, t))
+	verdict, err := r.Read(&tk.Ticket, reply)
+	r.Settle(op, sent, verdict, false, err)
+	require.Eventually(t, func() bool { return !inRedis(r, t) }, 10*time.Second, time.Millisecond, "it is withdrawn again")
 }
 
 // A lease whose time is over before a renewal was confirmed is lost, and Redis may have the lock still, since a renewal may have had no
@@ -243,15 +251,15 @@ func TestFairResource_WhatIsGrantedAfterItsWithdrawalIsWithdrawnAgain(t *testing
 func TestFairMutex_WhatIsLostByTimeIsGivenBack(t *testing.T) {
 	t.Parallel()
 	r := testedFairResource(t)
-	for name, lock := range map[string]func(*FairMutex) (*Lease, error){
-		"waited":       func(m *FairMutex) (*Lease, error) { return m.Lock(t.Context()) },
-		"did not wait": func(m *FairMutex) (*Lease, error) { return m.TryLock(t.Context()) },
+	for name, lock := range map[string]func(*FairMutex) (*leases.Lease, error){
+		"waited":       func(m *FairMutex) (*leases.Lease, error) { return m.Lock(t.Context()) },
+		"did not wait": func(m *FairMutex) (*leases.Lease, error) { return m.TryLock(t.Context()) },
 	} {
-		lease, err := lock(r.c.face.(*Client).FairMutex(r.key, WithLease(time.Hour)))
+		lease, err := lock(r.Client.Face.(*Client).FairMutex(r.Key, leases.WithLease(time.Hour)))
 		require.NoError(t, err)
-		r.c.watchdog.Lose(lease.guard, watchdog.ErrElapsed)
-		require.True(t, r.inRedis(t))
+		r.Client.Watchdog.Lose(lease.Core().Guard, watchdog.ErrElapsed)
+		require.True(t, inRedis(r, t))
 		require.ErrorIs(t, lease.Unlock(t.Context()), failure.ErrLost)
-		require.Eventually(t, func() bool { return !r.inRedis(t) }, 10*time.Second, time.Millisecond, name)
+		require.Eventually(t, func() bool { return !inRedis(r, t) }, 10*time.Second, time.Millisecond, name)
 	}
 }

@@ -8,8 +8,10 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/force"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
@@ -18,26 +20,26 @@ import (
 func (c *Client) ForceUnlock(ctx context.Context, key string, owners ...string) (bool, error) {
 	const op = "force unlock"
 	fail := func(err error) (bool, error) { return false, &observe.Error{Op: op, Key: key, Err: err} }
-	if err := c.core().checkKey(key); err != nil {
+	if err := c.Core().CheckKey(key); err != nil {
 		return fail(err)
 	}
 	if len(owners) == 0 {
 		return fail(fmt.Errorf("%w: no owner is named", failure.ErrBadOption))
 	}
-	if !c.granting() {
+	if !c.line.Granting() {
 		return fail(failure.ErrClosed)
 	}
 	if !strings.Contains(owners[0], ":") {
-		return c.forcePermits(present(ctx), key, owners)
+		return c.forcePermits(core.Present(ctx), key, owners)
 	}
-	got, err := bounded(ctx, c.core(), func() (kindReply, error) { return c.kindOf(key) })
-	fair, known := c.fairs.known(key)
+	got, err := core.Bounded(ctx, c.Core(), func() (kindReply, error) { return c.kindOf(key) })
+	fair, known := c.fairs.Known(key)
 	switch {
 	case err != nil:
-		return fail(refused(err))
+		return fail(core.Refused(err))
 	case got.mode != "":
-		return c.RWMutex(key).force(ctx, op, got.mode == kindWrite, owners...)
-	case got.fair, known && len(fair.held()) > 0:
+		return c.RWMutex(key).force(ctx, op, got.mode == core.KindWrite, owners...)
+	case got.fair, known && len(fair.Held()) > 0:
 		return c.FairMutex(key).force(ctx, owners...)
 	}
 	return c.Mutex(key).force(ctx, owners...)
@@ -47,7 +49,7 @@ func (c *Client) ForceUnlock(ctx context.Context, key string, owners ...string) 
 func (c *Client) forcePermits(ctx context.Context, key string, ids []string) (bool, error) {
 	err := ctx.Err()
 	if err != nil {
-		err = ended(ctx)
+		err = core.Ended(ctx)
 	} else {
 		err = c.PermitSemaphore(key, 0).Release(ctx, ids...)
 	}
@@ -71,47 +73,47 @@ type kindReply struct {
 
 // kindOf asks Redis which kind of lock a key is.
 func (c *Client) kindOf(key string) (kindReply, error) {
-	ctx, cancel := c.net.Briefly()
+	ctx, cancel := c.line.Net.Briefly()
 	defer cancel()
-	replies := c.rc.DoMulti(ctx,
-		c.rc.B().Hget().Key(key).Field("mode").Build(), c.rc.B().Exists().Key(protocol.FairMarks(key)...).Build())
+	replies := c.line.RC.DoMulti(ctx,
+		c.line.RC.B().Hget().Key(key).Field("mode").Build(), c.line.RC.B().Exists().Key(protocol.FairMarks(key)...).Build())
 	mode, err := replies[0].ToString()
 	if rueidis.IsRedisNil(err) {
 		err = nil
 	}
 	marks, failed := replies[1].AsInt64()
-	return kindReply{mode, marks > 0}, cmpOr(err, failed)
+	return kindReply{mode, marks > 0}, core.FirstOf(err, failed)
 }
 
 func init() {
 	force.Take = func(ctx, under context.Context) (key string, ended <-chan struct{}, taken bool, err error) {
-		t := innermost(under)
+		t := leases.Innermost(under)
 		if t == nil {
-			return "", nil, false, errNoLease
+			return "", nil, false, core.ErrNoLease
 		}
-		taken, err = takeAway(ctx, &t.leaseCore)
-		return t.key, t.Context().Done(), taken, err
+		taken, err = takeAway(ctx, t.Core())
+		return t.Core().Key(), t.Context().Done(), taken, err
 	}
 }
 
 // takeAway takes the key of t from it, like a forced unlock, and reports whether Redis had it.
-func takeAway(ctx context.Context, t *leaseCore) (taken bool, err error) {
-	switch c := t.client.face.(*Client); t.kind() { //nolint:forcetypeassert // New makes each
-	case kindFair:
-		return c.FairMutex(t.key).ForceUnlock(ctx)
-	case kindWrite:
-		return c.RWMutex(t.key).ForceUnlock(ctx)
-	case kindRead:
-		return c.RWMutex(t.key).ForceRUnlock(ctx)
-	case kindPermit:
-		err = c.PermitSemaphore(t.key, 0).Release(ctx, protocol.PermitIDs(t.guard.Owner())...)
+func takeAway(ctx context.Context, t *leases.Core) (taken bool, err error) {
+	switch c := t.Client.Face.(*Client); t.Kind() { //nolint:forcetypeassert // New makes each
+	case core.KindFair:
+		return c.FairMutex(t.Key()).ForceUnlock(ctx)
+	case core.KindWrite:
+		return c.RWMutex(t.Key()).ForceUnlock(ctx)
+	case core.KindRead:
+		return c.RWMutex(t.Key()).ForceRUnlock(ctx)
+	case core.KindPermit:
+		err = c.PermitSemaphore(t.Key(), 0).Release(ctx, protocol.PermitIDs(t.Guard.Owner())...)
 		if errors.Is(err, failure.ErrLost) {
 			return false, nil
 		}
 		return err == nil, err
-	case kindMulti, kindRedLock:
-		for _, part := range t.rare().parts.all() {
-			had, err := takeAway(ctx, &part.leaseCore)
+	case core.KindMulti, core.KindRedLock:
+		for _, part := range t.Rare().Parts.All() {
+			had, err := takeAway(ctx, part.Core())
 			if err != nil {
 				return taken, err
 			}
@@ -119,6 +121,6 @@ func takeAway(ctx context.Context, t *leaseCore) (taken bool, err error) {
 		}
 		return taken, nil
 	default:
-		return c.Mutex(t.key).ForceUnlock(ctx)
+		return c.Mutex(t.Key()).ForceUnlock(ctx)
 	}
 }

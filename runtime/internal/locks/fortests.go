@@ -8,35 +8,38 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
 // Resources returns how many keys the client keeps a resource for.
-func Resources(c *Client) int { return c.resources.size() + c.rws.size() }
+func Resources(c *Client) int { return c.Resources.Size() + c.rws.Size() }
 
 // Counters returns how many keys that count the client knows of.
-func Counters(c *Client) int { return c.semaphores.size() + c.permits.size() + c.latches.size() }
+func Counters(c *Client) int { return c.semaphores.Size() + c.permits.Size() + c.latches.Size() }
 
 // Fairs returns how many fair locks the client knows of.
-func Fairs(c *Client) int { return c.fairs.size() }
+func Fairs(c *Client) int { return c.fairs.Size() }
 
 // Longest returns the first pauses of a backoff, as long as they may be.
-func Longest(b Backoff, n int) []time.Duration {
+func Longest(b core.Backoff, n int) []time.Duration {
 	var all []time.Duration
 	for i := range n {
-		all = append(all, b.longest(i+1))
+		all = append(all, b.Longest(i+1))
 	}
 	return all
 }
 
 // SiteOf returns where the client has its keys, by which a MultiLock tells its members apart.
-func SiteOf(c *Client) string { return c.site() }
+func SiteOf(c *Client) string { return c.line.Site() }
 
 // Hears reports whether the subscription of the client is active.
-func Hears(c *Client) bool { return c.heard() }
+func Hears(c *Client) bool { return c.line.Heard() }
 
 // ContendedLately reports whether a key is remembered as contended that long after it was refused, and another one.
 func ContendedLately(after time.Duration) (key, other bool) {
@@ -50,63 +53,63 @@ func ContendedLately(after time.Duration) (key, other bool) {
 // had it a moment ago.
 func BeginStart(c *Client, key string, lasts time.Duration, foreign bool) {
 	if foreign {
-		c.starts.Refused(key, true, time.Now())
+		c.line.Starts.Refused(key, true, time.Now())
 	}
-	heard, _ := c.net.Heard(protocol.LockChannel(key))
-	c.starts.Begin(key, lasts, heard)
+	heard, _ := c.line.Net.Heard(protocol.LockChannel(key))
+	c.line.Starts.Begin(key, lasts, heard)
 }
 
 // StartLeft returns for how long a start for a key lasts from now on, and whether c remembers one, which may be over.
 func StartLeft(c *Client, key string) (left time.Duration, known bool) {
-	_, known = c.starts.Last(key)
-	return c.starts.Left(key), known
+	_, known = c.line.Starts.Last(key)
+	return c.line.Starts.Left(key), known
 }
 
 // PassLimit returns how long the grant of a mutex may circulate in a process before the process asks Redis for waiters.
-func PassLimit(l *Lease) time.Duration { return l.grant.(*grant).passLimit() }
+func PassLimit(l *leases.Lease) time.Duration { return l.Core().Grant.(*resource.Grant).PassLimit() }
 
 // Redirects returns how many servers have taken over of which rueidis may not know.
-func Redirects(c *Client) int { return c.net.Redirects() }
+func Redirects(c *Client) int { return c.line.Net.Redirects() }
 
 // Direct reports whether there is a connection for a lone caller, which no caller uses.
-func Direct(c *Client) bool { return c.net.Idle() }
+func Direct(c *Client) bool { return c.line.Net.Idle() }
 
 // Asks calls send for a call that waits for an answer in time.
 func Asks(ctx context.Context, c *Client, send func() error) error {
-	return transport.Within(present(ctx), c.net, send)
+	return transport.Within(core.Present(ctx), c.line.Net, send)
 }
 
 // RestSoon has c close connections soon that nothing uses, but the two that it has at rest. Call it before its first request.
-func RestSoon(c *Client) { c.net.Rest(500*time.Millisecond, 500*time.Millisecond) }
+func RestSoon(c *Client) { c.line.Net.Rest(500*time.Millisecond, 500*time.Millisecond) }
 
 // AtEnd has f called by who ends a lease of c that is made from now on, before anybody else can have the key.
-func AtEnd(c *Client, f func(key string)) { c.atEnd = f }
+func AtEnd(c *Client, f func(key string)) { c.line.AtEnd = f }
 
 // SpreadBy has c subscribe again after a random part of d, while it is at rest. Call it before any other method of c.
-func SpreadBy(c *Client, d time.Duration) { c.spread = d }
+func SpreadBy(c *Client, d time.Duration) { c.line.Spread = d }
 
 // AtRest reports whether c needs no messages at present.
 func AtRest(c *Client) bool {
-	return user{c.line()}.Resting(protocol.ProcessChannel(c.wire.UUID)) > 0
+	return resource.AtRest(c.Line())
 }
 
 // Parked returns how many calls for a mutex of c have nothing to do until an event comes: they have no lease, are in the wait queue of
 // Redis, and have read the answer that says so.
 func Parked(c *Client, key string) (n int) {
-	for _, r := range c.resources.some(key) {
-		r.mu.Lock()
-		r.Queue.Each(func(w *waiter) {
-			if w.For.lease == nil && w.Events.Empty() && r.ticket != nil && r.ticket.Standing && r.ticket.State == engine.TicketQueued {
+	for _, r := range c.Resources.Some(key) {
+		r.Mu.Lock()
+		r.Queue.Each(func(w *resource.Waiter) {
+			if w.For.Lease == nil && w.Events.Empty() && r.Ticket != nil && r.Ticket.Standing && r.Ticket.State == engine.TicketQueued {
 				n++
 			}
 		})
-		r.mu.Unlock()
+		r.Mu.Unlock()
 	}
 	return n
 }
 
 // LingerFor has the mutexes of c linger for d, which may be longer than an option can say.
-func LingerFor(c *Client, d time.Duration) { c.opts.Linger = d }
+func LingerFor(c *Client, d time.Duration) { c.line.Settings.Linger = d }
 
 // AtRate has the clock by which a process waits for the next interval of s go at another rate.
 func AtRate(s *Schedule, rate float64) *Schedule {
@@ -120,19 +123,19 @@ func Known(s *Schedule) time.Time {
 }
 
 // ConnOf returns what the client sends its commands through.
-func ConnOf(c *Client) rueidis.Client { return c.rc }
+func ConnOf(c *Client) rueidis.Client { return c.line.RC }
 
 // LooksForTraces returns whether the client has asked for the traces of the holders of a key, or of any for "", and whether an answer is
 // there.
 func LooksForTraces(c *Client, key string) (asked, answered bool) {
-	all, known := c.fleet.Inquiries(key)
+	all, known := c.line.Fleet.Inquiries(key)
 	return all > 0, known > 0
 }
 
 // OpenQuestions returns how many questions of the client to other processes are not answered.
-func OpenQuestions(c *Client) int { return c.fleet.Asking() }
+func OpenQuestions(c *Client) int { return c.line.Fleet.Asking() }
 
 // KnowsHolder reports whether a look for deadlocks of the client has found a holder of a key in another process.
 func KnowsHolder(c *Client, key string) bool {
-	return c.fleet.LastHolder(observe.KindMutex, key) != nil
+	return c.line.Fleet.LastHolder(observe.KindMutex, key) != nil
 }

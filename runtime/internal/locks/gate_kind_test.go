@@ -16,8 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/connect"
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/core/coretest"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/fleet"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
@@ -54,7 +57,7 @@ func TestKind_Waits(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "gate")
 	hooks, waiting := watch()
-	one, other := clientOf(t, server.URL(), Settings{Hooks: hooks, Tracks: true}), clientOf(t, server.URL(), Settings{Hooks: hooks, Tracks: true})
+	one, other := clientOf(t, server.URL(), core.Settings{Hooks: hooks, Tracks: true}), clientOf(t, server.URL(), core.Settings{Hooks: hooks, Tracks: true})
 	gate, size, _ := gates(one)
 	rival, _, _ := gates(other)
 
@@ -106,7 +109,7 @@ func TestKind_IsRenewedAndLost(t *testing.T) {
 	hooks, waiting := watch()
 	renewed := make(chan error, 1000)
 	hooks.Renewed = func(_ context.Context, e observe.RenewEvent) { renewed <- e.Err }
-	c := clientOf(t, server.URL(), Settings{Hooks: hooks, Watchdog: 9 * time.Second})
+	c := clientOf(t, server.URL(), core.Settings{Hooks: hooks, Watchdog: 9 * time.Second})
 	gate, _, closes := gates(c)
 	lease, err := gate(key).Lock(patient(t))
 	require.NoError(t, err)
@@ -135,7 +138,7 @@ func TestKind_LostReply(t *testing.T) {
 			t.Parallel()
 			server, key := redistest.Server(t), "gate"
 			proxy := redistest.Proxy(t, server.Addr())
-			settings := Settings{OpTimeout: long / 2, Tracks: true}.withDefaults()
+			settings := coretest.Defaults(core.Settings{OpTimeout: long / 2, Tracks: true})
 			conn, err := connect.Over(redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.PipelineMultiplex, o.ConnWriteTimeout = -1, 5*time.Second }),
 				connect.Options{Watchdog: settings.Watchdog, OpTimeout: settings.OpTimeout, Retry: settings.Retry.Pause, Host: fleet.Host(), Logger: settings.Logger})
 			require.NoError(t, err)
@@ -154,8 +157,12 @@ func TestKind_LostReply(t *testing.T) {
 	}
 }
 
-// gates returns what makes gates, how many of them there are, and what closes them: no client knows them.
+// gates returns what makes gates, how many of them there are, and what closes them before their client.
 func gates(c *Client) (gate func(key string) Locker, size func() int, closes func()) {
-	all := newRegistry(c.line(), newGateResource)
-	return func(key string) Locker { return gateLock{all, key} }, all.size, func() { all.each("", registered.close) }
+	all := resource.NewRegistry(c.Line(), newGateResource)
+	return func(key string) Locker { return gateLock{all, key} }, all.Size, func() {
+		for _, one := range all.Some("") {
+			one.Close()
+		}
+	}
 }

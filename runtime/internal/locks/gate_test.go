@@ -5,8 +5,12 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/withdrawal"
 	"github.com/lockgen/lockgen/scripts"
@@ -14,26 +18,26 @@ import (
 
 // A gateLock is a kind of lock that is built as docs/architecture.md says. It has one holder; after an unlock all others ask.
 type gateLock struct {
-	all *registry[*gateResource]
+	all *resource.Registry[*gateResource]
 	key string
 }
 
 func (m gateLock) Key() string { return m.key }
-func (m gateLock) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.Lock(ctx, append(slices.Clip(opts), Once)...)
+func (m gateLock) TryLock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
+	return m.Lock(ctx, append(slices.Clip(opts), leases.Once)...)
 }
-func (m gateLock) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	a := attempt{c: m.all.c.core(), op: "lock", kind: kindMutex, key: m.key} // a kind of its own would be one of package observe
-	a.begin(ctx, nil, opts)
-	r, err := m.all.enter(m.key, false)
-	if err = cmpOr(a.err, err); err != nil {
-		return nil, a.failed(err)
+func (m gateLock) Lock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
+	a := leases.Attempt{Client: m.all.Client.Core(), Op: "lock", Kind: core.KindMutex, Key: m.key} // a kind of its own would be one of package observe
+	a.Begin(ctx, nil, opts)
+	r, err := m.all.Enter(m.key, false)
+	if err = core.FirstOf(a.Err, err); err != nil {
+		return nil, a.Failed(err)
 	}
-	defer r.exit()
-	w := newWaiter(ctx, newLease(r.c.core(), a.kind, r.key, ctx), a.cfg)
-	w.For.ticket = &ticket{use: ticketOwn, r: &r.lineCore, extra: &ticketExtra{w: w}}
-	lease, err := r.c.contend(ctx, r, w, a.cfg, a.waits)
-	return a.granted(lease, err)
+	defer r.Exit()
+	w := resource.NewWaiter(ctx, leases.New(r.Client.Core(), a.Kind, r.Key, ctx), a.Config)
+	w.For.Ticket = &resource.Ticket{Use: resource.TicketOwn, On: &r.LineCore, Extra: &resource.TicketExtra{Waiter: w}}
+	lease, err := r.Client.Contend(ctx, r, w, a.Config, a.Waits)
+	return a.Granted(lease, err)
 }
 
 var gateEnter, gateLeave = scripts.New("gate_enter", `local ttl = redis.call('pttl', KEYS[1])
@@ -48,27 +52,27 @@ func gateRelease(key, owner string) protocol.Command {
 	return protocol.Command{Script: gateLeave, Keys: []string{key}, Args: []string{owner, "gate:" + key}}
 }
 
-type gateResource struct{ exclusiveCore } // the protocol, and the policy
+type gateResource struct{ resource.Exclusive } // the protocol, and the policy
 
-func newGateResource(c *clientLine, key string) *gateResource {
+func newGateResource(c *resource.Client, key string) *gateResource {
 	r := new(gateResource)
-	r.c, r.key, r.kind = c, key, r
+	r.Client, r.Key, r.Kind = c, key, r
 	return r
 }
-func (r *gateResource) name(*ticket) string    { return "gate" }
-func (r *gateResource) channel(*waiter) string { return "gate:" + r.key }
-func (r *gateResource) withdrawer() engine.Withdrawer {
-	return gateWithdrawer{r.c.withdrawals.Of("gate", r.key), r}
+func (r *gateResource) Name(*resource.Ticket) string    { return "gate" }
+func (r *gateResource) Channel(*resource.Waiter) string { return "gate:" + r.Key }
+func (r *gateResource) Withdrawer() engine.Withdrawer {
+	return gateWithdrawer{r.Client.Withdrawals.Of("gate", r.Key), r}
 }
-func (r *gateResource) acquire(op *acquireOp) protocol.Command {
-	return protocol.Command{Script: gateEnter, Keys: []string{r.key}, Args: []string{r.owner(op.ticket), strconv.FormatInt(op.terms.TTL.Milliseconds(), 10)}}
+func (r *gateResource) Acquire(op *resource.AcquireOp) protocol.Command {
+	return protocol.Command{Script: gateEnter, Keys: []string{r.Key}, Args: []string{r.Owner(op.Ticket), strconv.FormatInt(op.Terms.TTL.Milliseconds(), 10)}}
 }
-func (r *gateResource) read(_ *ticket, reply transport.Reply) (protocol.Verdict, error) {
-	return readNumber(reply, protocol.ReadRWRead)
+func (r *gateResource) Read(_ *resource.Ticket, reply transport.Reply) (protocol.Verdict, error) {
+	return policy.ReadNumber(reply, protocol.ReadRWRead)
 }
-func (r *gateResource) sendRelease(op *releaseOp, _ bool) {
-	op.run(func() (protocol.Outcome, error) {
-		return r.c.withdrawals.Release(gateRelease(r.key, r.owner(op.ticket)), op.ticket.OutcomeUnknown)
+func (r *gateResource) SendRelease(op *resource.ReleaseOp, _ bool) {
+	op.Run(func() (protocol.Outcome, error) {
+		return r.Client.Withdrawals.Release(gateRelease(r.Key, r.Owner(op.Ticket)), op.Ticket.OutcomeUnknown)
 	})
 }
 
@@ -78,5 +82,5 @@ type gateWithdrawer struct {
 }
 
 func (by gateWithdrawer) Withdraw(list []*engine.Withdrawal) (engine.Fate, error) {
-	return by.r.c.withdrawals.Each(list, func(owner string) protocol.Command { return gateRelease(by.r.key, owner) }, nil) // Redis names no gates
+	return by.r.Client.Withdrawals.Each(list, func(owner string) protocol.Command { return gateRelease(by.r.Key, owner) }, nil) // Redis names no gates
 }

@@ -6,45 +6,43 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
 // Renews reports whether a lock with opts renews its lease.
-func (c *Client) Renews(opts []LockOption) (bool, error) {
-	cfg, err := configure(c.core(), opts, nil)
+func (c *Client) Renews(opts []leases.Option) (bool, error) {
+	cfg, err := leases.Configure(c.Core(), opts, nil)
 	return cfg.Renew, err
 }
 
-// Label is the option of a lock in generated code: the name of its method, and the template of its key.
-func Label(name, template string) LockOption { return labelOption{engine.NewLabel(name, template)} }
-
 // Profiles reports whether functions under locks get labels for profiles.
-func (c *Client) Profiles() bool { return c.opts.ProfileLabels }
+func (c *Client) Profiles() bool { return c.line.Settings.ProfileLabels }
 
 // Unreported reports to the logger and the hook the error that the method name
 // cannot return.
 func (c *Client) Unreported(ctx context.Context, name, template string, err error) {
-	if c.made() == nil {
+	if c.Made() == nil {
 		return
 	}
-	c.opts.Logger.ErrorContext(ctx, "lockgen: a method that returns no error could not take or keep its lock", "name", name, "error", err)
-	if hook := c.opts.Hooks.Unreported; hook != nil {
+	c.line.Settings.Logger.ErrorContext(ctx, "lockgen: a method that returns no error could not take or keep its lock", "name", name, "error", err)
+	if hook := c.line.Settings.Hooks.Unreported; hook != nil {
 		hook(ctx, observe.UnreportedEvent{Name: name, Template: template, Err: err})
 	}
 }
 
-// GiveBack ends leases in the reverse order, all of them even after an error. Keys of mutexes stay locked until
-// they were held for least, and with keep until their leases end.
-func GiveBack(leases []*Lease, least time.Duration, keep bool) (err error) {
+// GiveBack ends held in the reverse order, all of them even after an error. Keys of mutexes stay locked until
+// they were held for least, and with keep until their held end.
+func GiveBack(held []*leases.Lease, least time.Duration, keep bool) (err error) {
 	if !keep && least == 0 {
-		return release(leases)
+		return Release(held)
 	}
-	free := make([]*Lease, 0, len(leases)) // at once
-	for _, l := range slices.Backward(leases) {
-		rest := least - monotonic.Since(l.began)
+	free := make([]*leases.Lease, 0, len(held)) // at once
+	for _, l := range slices.Backward(held) {
+		rest := least - monotonic.Since(l.Core().Began)
 		switch {
 		case keep:
 			err = failure.Join(err, stays(l, forever))
@@ -55,7 +53,7 @@ func GiveBack(leases []*Lease, least time.Duration, keep bool) (err error) {
 		}
 	}
 	slices.Reverse(free)
-	return failure.Join(err, release(free))
+	return failure.Join(err, Release(free))
 }
 
 // forever, as the time for which a key stays locked, means until its lease ends.
@@ -64,34 +62,34 @@ const forever time.Duration = -1
 // stays ends l for its holder and leaves the key locked for d more. A renewed key is released then,
 // or expires if the process has ended before. A key without renewal is released then, or expires if
 // d is forever. stays fails like Unlock, and then the key may be free before.
-func stays(l *Lease, d time.Duration) error {
-	g, _, ok := mutexGrant(l.grant)
-	if !ok || l.Err() != nil || d == forever && l.guard.Renew { // a RedLock has no guard
+func stays(l *leases.Lease, d time.Duration) error {
+	g, _, ok := policy.MutexGrant(l.Core().Grant)
+	if !ok || l.Err() != nil || d == forever && l.Core().Guard.Renew { // a RedLock has no guard
 		return l.Unlock(l.Context()) // a re-entered lease is renewed for as long as the outer one
 	}
 	var err error
-	if d != forever && l.guard.Ends().Before(time.Now().Add(d)) {
+	if d != forever && l.Core().Guard.Ends().Before(time.Now().Add(d)) {
 		// The process can end before d is over.
-		if err = l.Extend(context.Background(), max(d, MinLease)); errors.Is(err, failure.ErrLost) {
+		if err = l.Extend(context.Background(), max(d, leases.MinLease)); errors.Is(err, failure.ErrLost) {
 			return failure.Join(err, l.Unlock(l.Context()))
 		}
 	}
-	g.keep(l)
-	l.report()
+	g.Keep(l)
+	l.Core().Report()
 	if d == forever {
 		return err
 	}
-	c := l.client
-	c.spawn(func() {
+	c := l.Core().Client
+	c.Spawn(func() {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-c.closing:
+		case <-c.Closing:
 			return
 		}
 		if err := l.Unlock(l.Context()); err != nil {
-			c.opts.Logger.Warn("lockgen: a key that was to stay locked for a while could not be given back", "kind", l.kind(), "key", l.key, "name", l.label.Name(), "owner", l.ownerName(), "error", err)
+			c.Settings.Logger.Warn("lockgen: a key that was to stay locked for a while could not be given back", "kind", l.Core().Kind(), "key", l.Core().Key(), "name", l.Core().Label.Name(), "owner", l.Core().OwnerName(), "error", err)
 		}
 	})
 	return err

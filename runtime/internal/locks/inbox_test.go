@@ -6,8 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -17,21 +21,21 @@ import (
 func TestInbox_AMessageToNobody(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.SharedCluster(t)
-	c, err := opened(t.Context(), cluster.URL(), Settings{OpTimeout: time.Minute, Tracks: true}, new(transport.ShardedChannels))
+	c, err := opened(t.Context(), cluster.URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, new(transport.ShardedChannels))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	r, w := newResource(c.line(), redistest.Key(t, "k")), newWaiter(t.Context(), nil, lockConfig{wait: UntilDone})
+	r, w := policy.NewMutex(c.Line(), redistest.Key(t, "k")), resource.NewWaiter(t.Context(), nil, leases.Config{Wait: leases.UntilDone})
 	r.Queue.Push(w)
 	w.Place = engine.PlaceLeading
-	n := r.ticketFor(w.Terms).Number
-	t.Cleanup(func() { c.subscribers.Disconnect(n) })
+	n := r.TicketFor(w.Terms).Number
+	t.Cleanup(func() { c.line.Subscribers.Disconnect(n) })
 	asked := func() bool {
 		ev, ok := w.NextEvent()
 		return ok && ev.Kind == engine.Reason
 	}
-	tag := protocol.HashTag(r.key)
+	tag := protocol.HashTag(r.Key)
 	over := time.After(time.Minute)
-	leave := c.listen(tag)
+	leave := c.line.Listen(tag)
 	defer func() { leave() }()
 	select {
 	case <-w.Events.Bell:
@@ -41,10 +45,10 @@ func TestInbox_AMessageToNobody(t *testing.T) {
 	}
 	for {
 		leave()
-		server := cluster.Master(r.key)
-		require.NoError(t, server.Do("SPUBLISH", protocol.TagChannel(c.wire.UUID, tag), "a message").Error())
+		server := cluster.Master(r.Key)
+		require.NoError(t, server.Do("SPUBLISH", protocol.TagChannel(c.line.Wire.UUID, tag), "a message").Error())
 		server.Do("PING") // perhaps it has arrived meanwhile
-		leave = c.listen(tag)
+		leave = c.line.Listen(tag)
 		select {
 		case <-w.Events.Bell:
 			if asked() {

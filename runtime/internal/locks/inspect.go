@@ -3,35 +3,38 @@ package locks
 import (
 	"context"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
 func (c *Client) ID() string {
-	if c.made() == nil {
+	if c.Made() == nil {
 		return ""
 	}
-	return c.wire.UUID
+	return c.line.Wire.UUID
 }
 
 func (m *Mutex) Inspect(ctx context.Context) (observe.Standing, error) {
-	m = orZero(m)
-	return inside(orZero(m.c).resources, "inspect", m.key, func(r *resource) (observe.Standing, error) {
-		return r.inspect(ctx, m.c.wire.Inspect(m.key))
+	m = core.OrZero(m)
+	return resource.Inside(core.OrZero(m.c).Resources, "inspect", m.key, func(r *policy.Mutex) (observe.Standing, error) {
+		return r.Inspect(ctx, m.c.line.Wire.Inspect(m.key))
 	})
 }
 
 func (s *PermitSemaphore) Inspect(ctx context.Context) (observe.PermitStanding, error) {
-	s = orZero(s)
+	s = core.OrZero(s)
 	free, taken, err := s.count(ctx, "inspect")
 	if err != nil {
 		return observe.PermitStanding{}, err
 	}
 	standing := observe.PermitStanding{Total: free + taken, Available: free, Acquired: taken}
-	if ct, known := s.c.permits.known(s.key); known {
+	if ct, known := s.c.permits.Known(s.key); known {
 		standing.Ours = ct.Ours()
-		ct.mu.Lock()
+		ct.Mu.Lock()
 		standing.Waiting = ct.Queue.Length()
-		ct.mu.Unlock()
+		ct.Mu.Unlock()
 	}
 	return standing, nil
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -18,12 +21,12 @@ func TestMemory(t *testing.T) {
 		what        string
 		size, bound uintptr
 	}{
-		{"a resource with its first ticket", unsafe.Sizeof(resource{}), 160},
-		{"a ticket", unsafe.Sizeof(ticket{}), 64},
-		{"a grant with its guard", unsafe.Sizeof(grant{}), 128},
+		{"a resource with its first ticket", unsafe.Sizeof(policy.Mutex{}), 160},
+		{"a ticket", unsafe.Sizeof(resource.Ticket{}), 64},
+		{"a grant with its guard", unsafe.Sizeof(resource.Grant{}), 128},
 		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 96},
-		{"a lease", unsafe.Sizeof(Lease{}), 128},
-		{"a waiter", unsafe.Sizeof(waiter{}), 192},
+		{"a lease", unsafe.Sizeof(leases.Lease{}), 128},
+		{"a waiter", unsafe.Sizeof(resource.Waiter{}), 192},
 		{"an event", unsafe.Sizeof(engine.Event{}), 32},
 	} {
 		require.LessOrEqual(t, each.size, each.bound, each.what)

@@ -4,119 +4,129 @@ import (
 	"context"
 	"slices"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 )
 
 // A Mutex is a key with one holder at a time: lockrt.Mutex.
 type Mutex struct {
 	c    *Client
 	key  string
-	opts []LockOption
+	opts []leases.Option
 }
 
-func (m *Mutex) Key() string { return orZero(m).key }
+// Client returns the client of m, or nil.
+func (m *Mutex) Client() *Client { return core.OrZero(m).c }
 
-func (m *Mutex) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+// Options returns the options that each call of m has.
+func (m *Mutex) Options() []leases.Option { return core.OrZero(m).opts }
+
+func (m *Mutex) Key() string { return core.OrZero(m).key }
+
+func (m *Mutex) Lock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
 	return m.lock(ctx, "lock", opts)
 }
 
-func (m *Mutex) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return m.lock(ctx, "try lock", append(slices.Clip(opts), Once))
+func (m *Mutex) TryLock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
+	return m.lock(ctx, "try lock", append(slices.Clip(opts), leases.Once))
 }
 
-func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return orZero(m).force(ctx) }
+func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return core.OrZero(m).force(ctx) }
 
 // force takes the key from its holder, or from owners alone if there are any.
 func (m *Mutex) force(ctx context.Context, owners ...string) (bool, error) {
 	const op = "force unlock"
-	return inside(orZero(m.c).resources, op, m.key, func(r *resource) (bool, error) {
-		return r.force(ctx, op, m.c.wire.ForceUnlock(m.key, owners...), r.held())
+	return resource.Inside(core.OrZero(m.c).Resources, op, m.key, func(r *policy.Mutex) (bool, error) {
+		return r.Force(ctx, op, m.c.line.Wire.ForceUnlock(m.key, owners...), r.Held())
 	})
 }
 
 // lock is the common part of all ways to lock.
-func (m *Mutex) lock(ctx context.Context, op string, opts []LockOption) (*Lease, error) {
-	m, ctx = orZero(m), present(ctx)
-	if x, ok := ctx.(*leaseContext); ok && len(opts) == 0 && len(m.opts) == 0 {
-		if l := m.again(x); l != nil {
+func (m *Mutex) lock(ctx context.Context, op string, opts []leases.Option) (*leases.Lease, error) {
+	m, ctx = core.OrZero(m), core.Present(ctx)
+	if outer, ok := leases.OfContext(ctx); ok && len(opts) == 0 && len(m.opts) == 0 {
+		if l := m.again(ctx, outer); l != nil {
 			return l, nil
 		}
 	}
-	a := attempt{c: m.c.core(), op: op, kind: kindMutex, key: m.key}
-	a.begin(ctx, m.opts, opts)
-	lease, err := m.take(ctx, a.cfg, a.err, a.waits)
-	return a.granted(lease, err)
+	a := leases.Attempt{Client: m.c.Core(), Op: op, Kind: core.KindMutex, Key: m.key}
+	a.Begin(ctx, m.opts, opts)
+	lease, err := m.take(ctx, a.Config, a.Err, a.Waits)
+	return a.Granted(lease, err)
 }
 
 // again enters again if ctx is the context of a lease of this very key, nothing has ended and there is no hook: the
 // short way to what approach does for every context under a lease. Else it returns nil.
-func (m *Mutex) again(ctx *leaseContext) *Lease {
-	outer, at := (*Lease)(ctx), monotonic.Now()
-	if outer.kind() != kindMutex || outer.client != m.c.core() || outer.key != m.key || m.c.observed {
+func (m *Mutex) again(ctx context.Context, outer *leases.Lease) *leases.Lease {
+	at := monotonic.Now()
+	if outer.Core().Kind() != core.KindMutex || outer.Core().Client != m.c.Core() || outer.Core().Key() != m.key || m.c.line.Observed {
 		return nil
 	}
-	if !outer.guard.TrustedAt(at) || outer.parent.Err() != nil {
+	if !outer.Core().Guard.TrustedAt(at) || outer.Core().Parent.Err() != nil {
 		return nil
 	}
-	l := new(Lease)
-	l.ownedBy(outer.rare().owner)
-	l.prepare(m.c.core(), kindMutex, m.key, ctx)
-	l.began = at
-	if !outer.grant.reenter(outer, l) {
+	l := new(leases.Lease)
+	l.Core().OwnedBy(outer.Core().Rare().Owner)
+	l.Core().Prepare(m.c.Core(), core.KindMutex, m.key, ctx)
+	l.Core().Began = at
+	if !outer.Core().Grant.Reenter(outer, l) {
 		return nil
 	}
-	m.c.counts.called(kindMutex, nil)
+	m.c.line.Counts.Called(core.KindMutex, nil)
 	return l
 }
 
-// acquire is a call without hooks.
-func (m *Mutex) acquire(ctx context.Context, opts []LockOption) (*Lease, error) {
-	cfg, err := configure(m.c.core(), m.opts, opts)
+// Acquire is a call without hooks.
+func (m *Mutex) Acquire(ctx context.Context, opts []leases.Option) (*leases.Lease, error) {
+	cfg, err := leases.Configure(m.c.Core(), m.opts, opts)
 	return m.take(ctx, cfg, err, nil)
 }
 
 // take waits for the key with the options of cfg; with an err it fails.
-func (m *Mutex) take(ctx context.Context, cfg lockConfig, err error, waiting func()) (*Lease, error) {
+func (m *Mutex) take(ctx context.Context, cfg leases.Config, err error, waiting func()) (*leases.Lease, error) {
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return nil, core.Ended(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r, l, err := m.approach(ctx, cfg)
+	r, l, err := m.Approach(ctx, cfg)
 	if r == nil {
 		return l, err
 	}
-	w := newWaiter(ctx, l, cfg)
-	w.Patient = m.c.net.Prompt() && cfg.wait == UntilDone && ctx.Done() == nil
-	defer r.exit()
-	return m.c.contend(ctx, r, w, cfg, waiting)
+	w := resource.NewWaiter(ctx, l, cfg)
+	w.Patient = m.c.line.Net.Prompt() && cfg.Wait == leases.UntilDone && ctx.Done() == nil
+	defer r.Exit()
+	return m.c.line.Contend(ctx, r, w, cfg, waiting)
 }
 
-// approach returns what a call under ctx contends for: a lease that has no grant yet, at a resource that the caller
+// Approach returns what a call under ctx contends for: a lease that has no grant yet, at a resource that the caller
 // leaves. Without a resource there is no need, since the lease entered again, or there is an error.
-func (m *Mutex) approach(ctx context.Context, cfg lockConfig) (*resource, *Lease, error) {
-	if err := m.c.core().checkKey(m.key); err != nil {
+func (m *Mutex) Approach(ctx context.Context, cfg leases.Config) (*policy.Mutex, *leases.Lease, error) {
+	if err := m.c.Core().CheckKey(m.key); err != nil {
 		return nil, nil, err
 	}
-	l := newLease(m.c.core(), kindMutex, m.key, ctx)
-	l.label = cfg.label
-	if outer := leaseFrom(ctx, m.c.core(), m.key); outer != nil && outer.grant.reenter(outer, l) {
-		l, err := l.entered(ctx, cfg)
+	l := leases.New(m.c.Core(), core.KindMutex, m.key, ctx)
+	l.Core().Label = cfg.Label
+	if outer := leases.Enterable(ctx, m.c.Core(), m.key); outer != nil && outer.Core().Grant.Reenter(outer, l) {
+		l, err := l.Entered(ctx, cfg)
 		return nil, l, err
 	}
-	if cfg.linger > 0 && l.rare().owner == nil {
-		if r, ok := m.c.resources.known(m.key); ok && r.takeLingering(l, &cfg) {
+	if cfg.Linger > 0 && l.Core().Rare().Owner == nil {
+		if r, ok := m.c.Resources.Known(m.key); ok && r.TakeLingering(l, &cfg) {
 			return nil, l, nil
 		}
 	}
-	r, err := m.c.resources.enter(m.key, false)
+	r, err := m.c.Resources.Enter(m.key, false)
 	if err != nil {
 		return nil, nil, err
 	}
-	if r.reenterBy(l) {
-		r.exit()
-		l, err = l.entered(ctx, cfg)
+	if r.ReenterBy(l) {
+		r.Exit()
+		l, err = l.Entered(ctx, cfg)
 		return nil, l, err
 	}
 	return r, l, nil

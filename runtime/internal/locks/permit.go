@@ -6,9 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
@@ -18,34 +20,40 @@ type PermitSemaphore struct {
 	c       *Client
 	key     string
 	permits int
-	opts    []LockOption
+	opts    []leases.Option
 }
 
-func (c *Client) PermitSemaphore(key string, permits int, opts ...LockOption) *PermitSemaphore {
-	return &PermitSemaphore{c: c.made(), key: key, permits: permits, opts: opts}
+func (c *Client) PermitSemaphore(key string, permits int, opts ...leases.Option) *PermitSemaphore {
+	return &PermitSemaphore{c: c.Made(), key: key, permits: permits, opts: opts}
 }
 
-func (s *PermitSemaphore) Key() string { return orZero(s).key }
+// Client returns the client of s, or nil.
+func (s *PermitSemaphore) Client() *Client { return core.OrZero(s).c }
 
-func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...LockOption) (*Permit, error) {
+// Options returns the options that each call of s has.
+func (s *PermitSemaphore) Options() []leases.Option { return core.OrZero(s).opts }
+
+func (s *PermitSemaphore) Key() string { return core.OrZero(s).key }
+
+func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...leases.Option) (*Permit, error) {
 	return s.acquire(ctx, "acquire", 1, opts)
 }
 
-func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...LockOption) (*Permit, error) {
+func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...leases.Option) (*Permit, error) {
 	return s.TryAcquireN(ctx, 1, opts...)
 }
 
-func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...LockOption) (*Permit, error) {
+func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...leases.Option) (*Permit, error) {
 	return s.acquire(ctx, "acquire", n, opts)
 }
 
-func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, opts ...LockOption) (*Permit, error) {
-	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), Once))
+func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, opts ...leases.Option) (*Permit, error) {
+	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), leases.Once))
 }
 
 // Release releases all permits with these ids, or none if one is gone.
 func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
-	s = orZero(s)
+	s = core.OrZero(s)
 	raw, err := counting.RawIDs(ids...)
 	if err != nil {
 		return &observe.Error{Op: "release", Key: s.key, Err: err}
@@ -53,7 +61,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	if raw == "" {
 		return nil
 	}
-	_, err = s.c.change(ctx, "release", kindPermit, s.key, true, func(k *counting.Count, ctx context.Context) (int64, error) {
+	_, err = s.c.change(ctx, "release", core.KindPermit, s.key, true, func(k *counting.Count, ctx context.Context) (int64, error) {
 		return k.ReleaseAll(ctx, raw)
 	})
 	return err
@@ -61,9 +69,9 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 
 // UpdateLease changes how long a permit of this client is trusted, too.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
-	s = orZero(s)
-	if d != UntilDone && d < MinLease {
-		return false, &observe.Error{Op: "update lease", Key: s.key, Err: tooShort("lease", d)}
+	s = core.OrZero(s)
+	if d != leases.UntilDone && d < leases.MinLease {
+		return false, &observe.Error{Op: "update lease", Key: s.key, Err: leases.TooShort("lease", d)}
 	}
 	left, err := s.ask(ctx, "update lease", id, func(raw string, here *counting.Count) (int64, error) {
 		return s.c.counting.SetLease(s.key, raw, d, here)
@@ -73,7 +81,7 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 
 // TTL changes how long a fixed permit of this client is trusted, too.
 func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
-	s = orZero(s)
+	s = core.OrZero(s)
 	left, err := s.ask(ctx, "ttl", id, func(raw string, here *counting.Count) (int64, error) {
 		return s.c.counting.Lease(s.key, raw, here)
 	})
@@ -87,60 +95,60 @@ func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, er
 }
 
 func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
-	s = orZero(s)
+	s = core.OrZero(s)
 	free, _, err := s.count(ctx, "available")
 	return free, err
 }
 
 func (s *PermitSemaphore) Acquired(ctx context.Context) (int, error) {
-	s = orZero(s)
+	s = core.OrZero(s)
 	_, taken, err := s.count(ctx, "acquired")
 	return taken, err
 }
 
 func (s *PermitSemaphore) Total(ctx context.Context) (int, error) {
-	s = orZero(s)
+	s = core.OrZero(s)
 	free, taken, err := s.count(ctx, "total")
 	return free + taken, err
 }
 
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
-	s = orZero(s)
-	return trySetPermits(ctx, s.c, kindPermit, s.key, n, ttl)
+	s = core.OrZero(s)
+	return trySetPermits(ctx, s.c, core.KindPermit, s.key, n, ttl)
 }
 
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
-	s = orZero(s)
+	s = core.OrZero(s)
 	if err := enough(n, 0); err != nil {
 		return &observe.Error{Op: "set permits", Key: s.key, Err: err}
 	}
-	_, err := s.c.change(ctx, "set permits", kindPermit, s.key, false, func(k *counting.Count, ctx context.Context) (int64, error) {
+	_, err := s.c.change(ctx, "set permits", core.KindPermit, s.key, false, func(k *counting.Count, ctx context.Context) (int64, error) {
 		return k.SetTotal(ctx, n)
 	})
 	return err
 }
 
 func (s *PermitSemaphore) Resize(ctx context.Context, delta int) (bool, error) {
-	s = orZero(s)
-	return resize(ctx, s.c, kindPermit, s.key, delta)
+	s = core.OrZero(s)
+	return resize(ctx, s.c, core.KindPermit, s.key, delta)
 }
 
-func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) (*Permit, error) {
-	s, ctx = orZero(s), present(ctx)
-	a := attempt{c: s.c.core(), op: op, kind: kindPermit, key: s.key}
-	a.begin(ctx, s.opts, opts)
-	if err := cmpOr(enough(n, 1), enough(s.permits, 0)); err != nil {
-		return nil, a.failed(err)
+func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []leases.Option) (*Permit, error) {
+	s, ctx = core.OrZero(s), core.Present(ctx)
+	a := leases.Attempt{Client: s.c.Core(), Op: op, Kind: core.KindPermit, Key: s.key}
+	a.Begin(ctx, s.opts, opts)
+	if err := core.FirstOf(enough(n, 1), enough(s.permits, 0)); err != nil {
+		return nil, a.Failed(err)
 	}
 	var p *Permit
 	err := s.c.count(ctx, &a, func() *counting.Demand {
-		p = newPermit(s.c, s.key, a.cfg.label, ctx)
+		p = newPermit(s.c, s.key, a.Config.Label, ctx)
 		return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits, IDs: counting.NewIDs(s.c.ID(), n)}, Permit: p.hold}
 	})
 	if err != nil {
-		return nil, a.failed(err)
+		return nil, a.Failed(err)
 	}
-	a.hands(p.leaseCore, 0)
+	a.Hands(p.core, 0)
 	return p, nil
 }
 
@@ -150,8 +158,8 @@ func (s *PermitSemaphore) ask(ctx context.Context, op, id string, f func(raw str
 	if err != nil {
 		return 0, &observe.Error{Op: op, Key: s.key, Err: err}
 	}
-	return answer(ctx, s.c.core(), op, s.key, func() (int64, error) {
-		if ct, known := s.c.permits.known(s.key); known {
+	return core.Answer(ctx, s.c.Core(), op, s.key, func() (int64, error) {
+		if ct, known := s.c.permits.Known(s.key); known {
 			return f(raw, &ct.Count)
 		}
 		return f(raw, nil)
@@ -159,9 +167,9 @@ func (s *PermitSemaphore) ask(ctx context.Context, op, id string, f func(raw str
 }
 
 func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
-	got, err := answer(ctx, s.c.core(), op, s.key, func() ([]int64, error) {
-		permits := s.c.wire.PermitSemaphore(s.key)
-		return s.c.net.Ask(permits.Count(s.permits)).Ints()
+	got, err := core.Answer(ctx, s.c.Core(), op, s.key, func() ([]int64, error) {
+		permits := s.c.line.Wire.PermitSemaphore(s.key)
+		return s.c.line.Net.Ask(permits.Count(s.permits)).Ints()
 	})
 	if err != nil {
 		return 0, 0, err

@@ -5,9 +5,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -16,9 +19,9 @@ import (
 
 // A Permit is one or more permits, granted to one call: lockrt.Permit.
 type Permit struct {
-	*leaseCore // the leaseCore of own
+	core *leases.Core // the Core of own
 
-	own  Lease // the lease that it is in contexts, and as a part of a MultiLock
+	own  leases.Lease // the lease that it is in contexts, and as a part of a MultiLock
 	hold *counting.Permit
 }
 
@@ -30,42 +33,42 @@ type permitHolding struct {
 }
 
 func (p permitHolding) Begin(guard *watchdog.Lease, began monotonic.Time) watchdog.Holding {
-	p.of.guard, p.of.began = guard, began
+	p.of.core.Guard, p.of.core.Began = guard, began
 	return permitHolding{p.of.hold, p.of}
 }
 
-func (p permitHolding) End(cause error) { p.of.end(cause) }
-func (p permitHolding) Ended() error    { return p.of.ended() }
+func (p permitHolding) End(cause error) { p.of.core.End(cause) }
+func (p permitHolding) Ended() error    { return p.of.core.Ended() }
 
 // newPermit prepares a permit under parent, for a waiter.
 func newPermit(c *Client, key string, label *engine.Label, parent context.Context) *Permit {
 	p := &Permit{}
 	p.hold = counting.NewPermit(permitHolding{of: p})
-	p.leaseCore = &p.own.leaseCore
-	p.own.grant = p
-	p.prepare(c.core(), kindPermit, key, parent)
-	p.label = label
+	p.core = p.own.Core()
+	p.own.Core().Grant = p
+	p.core.Prepare(c.Core(), core.KindPermit, key, parent)
+	p.core.Label = label
 	return p
 }
 
-// reenter is never called: no context is under the lease of a permit, so that each call takes one of its own.
-func (p *Permit) reenter(*Lease, *Lease) bool { return false }
+// Reenter is never called: no context is under the lease of a permit, so that each call takes one of its own.
+func (p *Permit) Reenter(*leases.Lease, *leases.Lease) bool { return false }
 
-func (p *Permit) unlock(*Lease) error { return p.hold.Release() }
+func (p *Permit) Unlock(*leases.Lease) error { return p.hold.Release() }
 
-// granted returns the leaseCore of p, or nil without a grant.
-func (p *Permit) granted() *leaseCore {
+// granted returns the Core of p, or nil without a grant.
+func (p *Permit) granted() *leases.Core {
 	if p == nil || p.hold == nil || !p.hold.Granted() {
 		return nil
 	}
-	return p.leaseCore
+	return p.core
 }
 
 func (p *Permit) Key() string { return p.granted().Key() }
 
 func (p *Permit) Context() context.Context {
 	if p.granted() == nil {
-		return noLease
+		return leases.NoLease
 	}
 	return p.own.Context()
 }
@@ -95,12 +98,12 @@ func (p *Permit) PermitIDs() []string {
 // Release is as [Lease.Unlock]. The client goes on trying for a minute.
 func (p *Permit) Release(context.Context) error {
 	if p.granted() == nil {
-		return &observe.Error{Op: "release", Err: errNoPermit}
+		return &observe.Error{Op: "release", Err: core.ErrNoPermit}
 	}
 	err := p.hold.Release()
-	p.report()
+	p.core.Report()
 	if err != nil {
-		return &observe.Error{Op: "release", Key: p.key, Name: p.label.Name(), Err: bare(p.key, err)}
+		return &observe.Error{Op: "release", Key: p.core.Key(), Name: p.core.Label.Name(), Err: core.Bare(p.core.Key(), err)}
 	}
 	return nil
 }
@@ -108,8 +111,8 @@ func (p *Permit) Release(context.Context) error {
 // Do calls fn under the context of p and releases it, also if fn panics.
 func (p *Permit) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	defer func() { err = failure.AfterLoss(ctx, err, p.Release(ctx)) }()
-	if p.client.opts.ProfileLabels {
-		under, end := Profiled(p.Context(), p.profileLabel())
+	if p.core.Client.Settings.ProfileLabels {
+		under, end := leases.Profiled(p.Context(), p.core.ProfileLabel())
 		defer end()
 		return fn(under)
 	}
@@ -120,7 +123,7 @@ func (p *Permit) Do(ctx context.Context, fn func(ctx context.Context) error) (er
 // renewed, lost and released as a lease is, but others can have one too.
 type PermitLocker struct{ *PermitSemaphore }
 
-func (s PermitLocker) Lock(ctx context.Context, opts ...LockOption) (*Lease, error) {
+func (s PermitLocker) Lock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
 	p, err := s.Acquire(ctx, opts...)
 	if err != nil {
 		return nil, err
@@ -128,11 +131,21 @@ func (s PermitLocker) Lock(ctx context.Context, opts ...LockOption) (*Lease, err
 	return &p.own, nil
 }
 
-func (s PermitLocker) TryLock(ctx context.Context, opts ...LockOption) (*Lease, error) {
-	return s.Lock(ctx, append(slices.Clip(opts), Once)...)
+func (s PermitLocker) TryLock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
+	return s.Lock(ctx, append(slices.Clip(opts), leases.Once)...)
 }
 
-func (p permitHolding) bearer() *leaseCore { return p.of.leaseCore }
+func (p permitHolding) Bearer() *leases.Core { return p.of.core }
 
 // Current returns p for code that did not lock.
-func (p *Permit) Current() CurrentLease { return CurrentLease{&p.own} }
+func (p *Permit) Current() leases.CurrentLease { return p.own.Current() }
+
+func (p permitHolding) Show() (s fleet.Shown) {
+	ct, known := ClientOf(&p.of.own).permits.Known(p.Key())
+	if n := p.Size(); known && n > 0 {
+		ct.Mu.Lock()
+		defer ct.Mu.Unlock()
+		s = fleet.Shown{Name: p.of.core.Label.Name(), Since: p.of.core.Began, Holds: n, Queued: ct.Queue.Length(), Ctx: p.of.core.Parent}
+	}
+	return s
+}

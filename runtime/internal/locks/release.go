@@ -2,164 +2,124 @@ package locks
 
 import (
 	"errors"
-	"fmt"
-	"sync"
+	"slices"
 	"time"
 
-	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
-	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// released is the outcome of a release.
-type released struct {
-	protocol.Released
-	sent time.Time // before the request
-}
-
-// A releaseOp is the release of a ticket, or of its place in the wait queue. The client sends it until Redis has answered, for at most
-// Options.OpTimeout; then the ticket is withdrawn in the background.
-type releaseOp struct {
-	ticket *ticket
-	of     *grant // its grant; nil if it was never granted
-	placed bool   // Redis may hand the lock over to it even if it refuses the release for good
-
-	limit time.Time // when to go on in the background
-	tried bool      // a request may have succeeded without our knowing
-	twice bool      // a request was sent again, and may still arrive
-	down  engine.Outage
-
-	// Of a mutex:
-	start   time.Duration // of Redisson's waiters
-	heard   uint64        // how many messages had come on Redisson's channel before, if its waiters may have a start
-	plain   bool          // this process knows of no waiter for the key, and free.lua is enough
-	pending bool          // it is sent when a request of the ticket is answered
-	again   *ticket       // the ticket by which this process wants the key once more, with terms
-	terms   engine.Terms
-
-	done  chan error // the outcome, if the ticket was granted
-	timer *time.Timer
-}
-
-var releaseOps = sync.Pool{New: func() any {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	return &releaseOp{done: make(chan error, 1), timer: timer}
-}}
-
-// releaseOf returns the release of a ticket, and of its grant unless that is nil.
-func (r *lineCore) releaseOf(tk *ticket, of *grant) *releaseOp {
-	op := releaseOps.Get().(*releaseOp)
-	*op = releaseOp{ticket: tk, of: of, placed: tk.placed, done: op.done, timer: op.timer, limit: now().Add(r.c.opts.OpTimeout)}
-	r.kind.releasing(op)
-	return op
-}
-
-func (op *releaseOp) recycle() {
-	*op = releaseOp{done: op.done, timer: op.timer}
-	releaseOps.Put(op)
-}
-
-// outcome returns the outcome for the grant of l, or of no lease if l is nil, at most Options.OpTimeout after its release
-// began. After that the release goes on without the caller.
-func (op *releaseOp) outcome(l *Lease) (err error) {
-	limit := op.ticket.r.c.opts.OpTimeout
-	select {
-	case err = <-op.done:
-	default:
-		op.timer.Reset(time.Until(op.limit))
-		select {
-		case err = <-op.done:
-			op.timer.Stop()
-		case <-op.timer.C:
-			return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", limit)
-		}
-	}
-	op.recycle()
-	if l == nil || err != nil {
-		return err
-	}
-	if cause := l.ended(); errors.Is(cause, failure.ErrLost) {
-		return cause // by the clock, before the watchdog could report it
-	}
+// Release unlocks all parts and returns the errors.
+func Release(parts []*leases.Lease) error {
+	_, err := UnlockAll(parts, len(parts))
 	return err
 }
 
-// run sends a request for the release by once, on a goroutine of its own.
-func (op *releaseOp) run(once func() (protocol.Outcome, error)) {
-	op.ticket.r.c.spawn(func() {
-		outcome, err := once()
-		op.Answered(time.Time{}, protocol.Answer{int64(outcome)}, false, err)
-	})
-}
-
-// Answered handles the answer to a request for the release of a ticket of any kind. At the end it continues the queue, and
-// reports the outcome to the caller that waits for it. The ticket is withdrawn if need be, and if a request of it whose
-// reply was lost may still be on its way.
-func (op *releaseOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
-	op.tried, op.twice = op.tried || again, op.twice || again
-	done, withdraw := released{protocol.ReadRelease(reply), sent}, false
-	plain := op.plain
-	op.plain = false // for the next request
-	switch {
-	case err == nil && plain && done.Outcome == protocol.Contended:
-		op.ticket.r.kind.sendRelease(op, false)
-		return
-	case err == nil:
-		if done.Outcome == protocol.NotOurs && !op.tried { // otherwise by the request whose reply was lost
-			err = lost(watchdog.ErrRefused)
+// UnlockAll unlocks all parts, the mutexes of one client in one round trip, and others in parallel. When needs of them
+// are unlocked, it waits for the others for a moment. It returns the number of parts that it knows to have been lost,
+// and the errors unless needs were unlocked.
+func UnlockAll(parts []*leases.Lease, needs int) (lost int, errs error) {
+	if len(parts) == 1 {
+		errs = unlocked(parts[0], parts[0].Core().Grant.Unlock(parts[0]))
+		if errors.Is(errs, failure.ErrLost) {
+			lost = 1
 		}
-	case !passing(err):
-		done.Released = protocol.Released{Outcome: protocol.NotOurs}
-		err, withdraw = refused(err), op.tried || op.placed
-	case op.sendAgain(err):
-		return
-	default:
-		done.Released, withdraw = protocol.Released{Outcome: protocol.NotOurs}, true
+		return lost, errs
 	}
-
-	tk := op.ticket
-	r, c := tk.r, tk.r.c
-	c.subscribers.Disconnect(tk.Number)
-	r.mu.Lock()
-	if withdraw || tk.OutcomeUnknown {
-		r.kind.giveUp(op)
+	start := core.Now()
+	var groups [][]*leases.Lease
+	for _, part := range slices.Backward(parts) {
+		_, _, mutex := policy.MutexGrant(part.Core().Grant)
+		i := slices.IndexFunc(groups, func(group []*leases.Lease) bool {
+			_, _, mutexes := policy.MutexGrant(group[0].Core().Grant)
+			return mutex && mutexes && group[0].Core().Client == part.Core().Client
+		})
+		if i < 0 {
+			room := 1
+			if mutex {
+				room = len(parts)
+			}
+			groups = append(groups, make([]*leases.Lease, 0, room))
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], part)
 	}
-	if tk.State == engine.TicketReleasing {
-		tk.To(engine.TicketDone)
+	outcomes := make(chan error, len(parts))
+	for i, group := range groups {
+		if i == len(groups)-1 && needs == len(parts) {
+			releaseGroup(group, outcomes) // the caller waits for it anyway
+			break
+		}
+		group[0].Core().Client.Spawn(func() { releaseGroup(group, outcomes) })
 	}
-	r.kind.proceed(op, done, err)
-	r.mu.Unlock()
-	switch {
-	case op.of == nil:
-		op.recycle()
-	case !op.of.idle:
-		c.held(-1)
-		fallthrough
-	default:
-		op.done <- err // not sooner: the caller of Unlock finds the resource ready
+	var enough <-chan time.Time // fires when the remaining releases are not waited for any more
+	for i := range parts {
+		select {
+		case err := <-outcomes:
+			switch {
+			case err == nil:
+				needs--
+			case errors.Is(err, failure.ErrLost):
+				lost++
+				fallthrough
+			default:
+				errs = failure.Join(errs, err)
+			}
+		case <-enough:
+			return lost, nil
+		}
+		if needs == 0 && enough == nil && i < len(parts)-1 {
+			// A server that has not got its part back refuses a process that locks again at once.
+			enough = time.After(max(5*time.Millisecond, 2*core.Now().Sub(start)))
+		}
 	}
-	r.quit()
+	if needs <= 0 {
+		return lost, nil
+	}
+	return lost, errs
 }
 
-// sendAgain has the release sent again, some time after it failed with err, and reports false if that would be too late.
-func (op *releaseOp) sendAgain(err error) bool {
-	r := op.ticket.r
-	if op.ticket.use == ticketOfHead {
-		r.mu.Lock()
-		r.Answers.Fails(err)
-		r.mu.Unlock()
+// releaseGroup unlocks one lease, or several that are mutexes of one client, and sends the outcome of each.
+func releaseGroup(group []*leases.Lease, outcomes chan<- error) {
+	tell := func(l *leases.Lease, err error) { outcomes <- unlocked(l, err) }
+	if len(group) == 1 {
+		tell(group[0], group[0].Core().Grant.Unlock(group[0]))
+		return
 	}
-	op.tried = op.tried || transport.Unknown(err)
-	pause := op.down.Pause(r.c.opts.Retry.Pause, err)
-	if now().Add(pause).After(op.limit) {
-		return false
+	c := group[0].Core().Grant.(*resource.Grant).On().Client //nolint:forcetypeassert // a group of several consists of these
+	ops := make([]*resource.ReleaseOp, len(group))
+	frees := make([]transport.Request, 0, len(group))
+	for i, l := range group {
+		g := l.Core().Grant.(*resource.Grant) //nolint:forcetypeassert // a group of several consists of these
+		op, err := g.End(l)
+		switch {
+		case op == nil:
+			tell(l, err)
+		case op.Pending: // the answer to a request has it sent, and may have come already
+		case op.Plain:
+			frees = append(frees, op)
+		default:
+			g.On().Kind.SendRelease(op, true)
+		}
+		ops[i] = op
 	}
-	r.c.spawn(func() {
-		<-time.After(pause)
-		r.kind.sendRelease(op, false)
-	})
-	return true
+	c.Frees.SubmitAll(frees, c.Net.Prompt())
+	for i, l := range group {
+		if ops[i] != nil {
+			tell(l, ops[i].Outcome(l))
+		}
+	}
+}
+
+// unlocked reports that l is released, and adds its operation and key to err.
+func unlocked(l *leases.Lease, err error) error {
+	l.Core().Report()
+	if l.Core().Kind() == core.KindPermit {
+		return core.FailedAt("release", l.Core().Key(), err)
+	}
+	return core.FailedAt("unlock", l.Core().Key(), err)
 }

@@ -7,9 +7,11 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
@@ -19,33 +21,33 @@ type Semaphore struct {
 	c       *Client
 	key     string
 	permits int
-	opts    []LockOption
+	opts    []leases.Option
 }
 
-func (c *Client) Semaphore(key string, permits int, opts ...LockOption) *Semaphore {
-	return &Semaphore{c: c.made(), key: key, permits: permits, opts: opts}
+func (c *Client) Semaphore(key string, permits int, opts ...leases.Option) *Semaphore {
+	return &Semaphore{c: c.Made(), key: key, permits: permits, opts: opts}
 }
 
-func (s *Semaphore) Key() string { return orZero(s).key }
+func (s *Semaphore) Key() string { return core.OrZero(s).key }
 
-func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...LockOption) error {
+func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...leases.Option) error {
 	return s.acquire(ctx, "acquire", n, opts)
 }
 
-func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...LockOption) error {
-	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), Once))
+func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...leases.Option) error {
+	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), leases.Once))
 }
 
-func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error, opts ...LockOption) (err error) {
+func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) error, opts ...leases.Option) (err error) {
 	if fn == nil {
-		return NoFunction("do", s.Key())
+		return core.NoFunction("do", s.Key())
 	}
 	if err := s.Acquire(ctx, n, opts...); err != nil {
 		return err
 	}
 	defer func() { err = failure.Join(err, s.Release(ctx, n)) }()
-	if c := orZero(s).c; c != nil && c.opts.ProfileLabels {
-		under, end := Profiled(ctx, cmp.Or(labelOf(s.opts, opts).Name(), kindSemaphore))
+	if c := core.OrZero(s).c; c != nil && c.line.Settings.ProfileLabels {
+		under, end := leases.Profiled(ctx, cmp.Or(leases.LabelOf(s.opts, opts).Name(), core.KindSemaphore))
 		defer end()
 		return fn(under)
 	}
@@ -55,38 +57,38 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 // Release returns an error after Options.OpTimeout without an answer, and goes on in the background for up to a minute. Another call
 // after such an error may release the permits twice.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
-	s = orZero(s)
+	s = core.OrZero(s)
 	_, err := s.add(ctx, "release", n, s.permits > 0)
 	return err
 }
 
 func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
-	s = orZero(s)
+	s = core.OrZero(s)
 	return s.add(ctx, "release", n, true)
 }
 
 func (s *Semaphore) Resize(ctx context.Context, delta int) (bool, error) {
-	s = orZero(s)
-	return resize(ctx, s.c, kindSemaphore, s.key, delta)
+	s = core.OrZero(s)
+	return resize(ctx, s.c, core.KindSemaphore, s.key, delta)
 }
 
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
-	s = orZero(s)
-	return trySetPermits(ctx, s.c, kindSemaphore, s.key, n, ttl)
+	s = core.OrZero(s)
+	return trySetPermits(ctx, s.c, core.KindSemaphore, s.key, n, ttl)
 }
 
 func (s *Semaphore) Drain(ctx context.Context) (int, error) {
-	s = orZero(s)
-	n, err := s.c.change(ctx, "drain", kindSemaphore, s.key, false, (*counting.Count).Drain)
+	s = core.OrZero(s)
+	n, err := s.c.change(ctx, "drain", core.KindSemaphore, s.key, false, (*counting.Count).Drain)
 	return int(n), err
 }
 
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
-	s = orZero(s)
-	return answer(ctx, s.c.core(), "available", s.key, func() (int, error) {
-		ctx, cancel := s.c.net.Briefly()
+	s = core.OrZero(s)
+	return core.Answer(ctx, s.c.Core(), "available", s.key, func() (int, error) {
+		ctx, cancel := s.c.line.Net.Briefly()
 		defer cancel()
-		text, exists, err := s.c.net.Get(ctx, s.key)
+		text, exists, err := s.c.line.Net.Get(ctx, s.key)
 		if err != nil || !exists {
 			return s.permits, err
 		}
@@ -98,26 +100,26 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	})
 }
 
-func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []LockOption) error {
-	s, ctx = orZero(s), present(ctx)
-	a := attempt{c: s.c.core(), op: op, kind: kindSemaphore, key: s.key}
-	a.begin(ctx, s.opts, opts)
-	err := cmpOr(enough(n, 0), enough(s.permits, 0))
+func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []leases.Option) error {
+	s, ctx = core.OrZero(s), core.Present(ctx)
+	a := leases.Attempt{Client: s.c.Core(), Op: op, Kind: core.KindSemaphore, Key: s.key}
+	a.Begin(ctx, s.opts, opts)
+	err := core.FirstOf(enough(n, 0), enough(s.permits, 0))
 	switch {
 	case err != nil:
 	case n == 0:
-		err = s.c.core().checkKey(s.key)
+		err = s.c.Core().CheckKey(s.key)
 	default:
 		err = s.c.count(ctx, &a, func() *counting.Demand { return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits}} })
 	}
-	return a.counted(err)
+	return a.Counted(err)
 }
 
 // add is the common part of all ways to release.
 func (s *Semaphore) add(ctx context.Context, op string, n int, exists bool) (bool, error) {
-	err := cmpOr(enough(n, 0), enough(s.permits, 0))
+	err := core.FirstOf(enough(n, 0), enough(s.permits, 0))
 	if err == nil && n == 0 && !exists {
-		err = s.c.core().checkKey(s.key)
+		err = s.c.Core().CheckKey(s.key)
 		if err == nil {
 			return true, nil
 		}
@@ -129,5 +131,5 @@ func (s *Semaphore) add(ctx context.Context, op string, n int, exists bool) (boo
 	if exists {
 		missing = protocol.LeaveMissing
 	}
-	return addPermits(ctx, s.c, op, kindSemaphore, s.key, n, missing, true)
+	return addPermits(ctx, s.c, op, core.KindSemaphore, s.key, n, missing, true)
 }

@@ -7,9 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
@@ -23,22 +27,22 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 	for name, early := range map[string]bool{"sent before": true, "sent after": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := new(clientLine)
-			c.closing, c.stopped, c.tasks = make(chan struct{}), make(chan struct{}), make(chan func())
-			c.running = 1
-			r := newResource(c, "k")
-			r.users = 10
-			w := newWaiter(context.Background(), newLease(c.core(), kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
+			c := new(resource.Client)
+			c.Open()
+			c.Running = 1
+			r := policy.NewMutex(c, "k")
+			r.Users = 10
+			w := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, "k", context.Background()), leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
 			r.Queue.Push(w)
 			w.Place = engine.PlaceLeading
-			tk := r.ticketFor(w.Terms)
-			sent := now()
+			tk := r.TicketFor(w.Terms)
+			sent := core.Now()
 			tk.HandedOver(time.Now(), time.Now()) // as handed does for a waiter that has to ask
 			answer := func(sent time.Time) engine.EventKind {
-				r.Busy, tk.asking = 1, 1
+				r.Busy, tk.Asking = 1, 1
 				tk.To(engine.TicketAsking)
 				w.Asks.Add(1)
-				r.settle(&acquireOp{w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, false, nil)
+				r.Settle(&resource.AcquireOp{Waiter: w, Ticket: tk, Terms: w.Terms, Line: protocol.StillQueued}, sent, protocol.Verdict{Wait: 30000, At: time.Now().Add(-time.Hour)}, false, nil)
 				ev, ok := w.NextEvent()
 				require.True(t, ok)
 				return ev.Kind
@@ -46,7 +50,7 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			if early {
 				require.Equal(t, engine.Turn, answer(sent.Add(-time.Millisecond)))
 			}
-			require.Equal(t, engine.Refused, answer(now()))
+			require.Equal(t, engine.Refused, answer(core.Now()))
 		})
 	}
 }
@@ -58,27 +62,27 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 	for name, forced := range map[string]bool{"taken": true, "refused": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := new(clientLine)
-			c.closing, c.stopped, c.tasks = make(chan struct{}), make(chan struct{}), make(chan func())
-			r := newResource(c, "k")
-			w := newWaiter(context.Background(), newLease(c.core(), kindMutex, "k", context.Background()), lockConfig{wait: UntilDone, Terms: engine.Terms{TTL: 30 * time.Second, Renew: true}})
+			c := new(resource.Client)
+			c.Open()
+			r := policy.NewMutex(c, "k")
+			w := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, "k", context.Background()), leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{TTL: 30 * time.Second, Renew: true}})
 			r.Queue.Push(w)
-			again := r.ticketFor(w.Terms)
+			again := r.TicketFor(w.Terms)
 			again.Standing = true
 			again.To(engine.TicketQueued)
-			done := released{protocol.Released{Outcome: protocol.PassedOn, At: time.Now()}, now()}
+			done := resource.Released{protocol.Released{Outcome: protocol.PassedOn, At: time.Now()}, core.Now()}
 			want := engine.Refused
 			if forced {
-				again.taken()
+				again.Taken()
 				done.Outcome, want = protocol.Kept, engine.Turn
 			}
-			r.mu.Lock()
-			r.resume(again, w.Terms, done, nil)
-			r.mu.Unlock()
+			r.Mu.Lock()
+			r.Resume(again, w.Terms, done, nil)
+			r.Mu.Unlock()
 			ev, ok := w.NextEvent()
 			require.True(t, ok)
 			require.Equal(t, want, ev.Kind)
-			require.Nil(t, r.grant)
+			require.Nil(t, r.Grant)
 			require.Equal(t, forced, again.UnclaimedGrant)
 		})
 	}
@@ -88,17 +92,17 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 // back.
 func TestResource_WhatIsGrantedOnceMoreAfterItsLossIsGivenBack(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute}, nil)
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	r, w, tk, op := (&stateTest{t, c}).mutex("k")
-	request, l := op(), w.For.lease
-	tk.handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
+	request, l := op(), w.For.Lease
+	tk.Handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
 	require.Equal(t, engine.TicketGranted, stateOf(tk))
-	c.watchdog.Lose(l.guard, watchdog.ErrRefused)
-	r.settle(request, time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil)
-	r.quit() // as the request does when it is answered
-	require.ErrorIs(t, l.grant.unlock(l), failure.ErrLost)
+	c.line.Watchdog.Lose(l.Core().Guard, watchdog.ErrRefused)
+	r.Settle(request, time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil)
+	r.Quit() // as the request does when it is answered
+	require.ErrorIs(t, l.Core().Grant.Unlock(l), failure.ErrLost)
 	require.Equal(t, engine.TicketWithdrawing, stateOf(tk))
 }
 
@@ -106,17 +110,17 @@ func TestResource_WhatIsGrantedOnceMoreAfterItsLossIsGivenBack(t *testing.T) {
 // next turn is that of Redisson's waiters.
 func TestResource_RemembersWhatItWasHandedWithoutAWaiter(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute}, nil)
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	r, w, tk, op := (&stateTest{t, c}).mutex("k")
-	request, sent, at := op(), now(), time.Now()
-	r.gone(w)
-	tk.handed(protocol.Message{Number: tk.Number, Granted: at.Add(time.Millisecond)})
-	r.settle(request, sent, protocol.Verdict{Wait: 1000, At: at}, false, nil)
-	r.quit() // as the request does when it is answered
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	request, sent, at := op(), core.Now(), time.Now()
+	removeFrom(r, w)
+	tk.Handed(protocol.Message{Number: tk.Number, Granted: at.Add(time.Millisecond)})
+	r.Settle(request, sent, protocol.Verdict{Wait: 1000, At: at}, false, nil)
+	r.Quit() // as the request does when it is answered
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	require.True(t, tk.UnclaimedGrant)
 }
 
@@ -124,7 +128,7 @@ func TestResource_RemembersWhatItWasHandedWithoutAWaiter(t *testing.T) {
 // together, so that an answer comes soon.
 func TestResource_ReviewsAfterALongTime(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute, Tracks: true}, nil)
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	r, w, tk, _ := (&stateTest{t, c}).mutex("k")
@@ -134,31 +138,31 @@ func TestResource_ReviewsAfterALongTime(t *testing.T) {
 		ago      time.Duration // before now, the request of this step is sent, which is refused
 		recheck  bool
 	}{
-		{false, c.takes, time.Hour, true},
-		{false, c.takes, time.Hour, true},
-		{true, c.reviews, time.Hour, true},
-		{true, c.acquires, time.Hour, false}, // a message
-		{true, c.reviews, 0, true},
-		{true, c.acquires, time.Hour, true},
-		{true, c.reviews, 0, true},
+		{false, c.line.Takes, time.Hour, true},
+		{false, c.line.Takes, time.Hour, true},
+		{true, c.line.Reviews, time.Hour, true},
+		{true, c.line.Acquires, time.Hour, false}, // a message
+		{true, c.line.Reviews, 0, true},
+		{true, c.line.Acquires, time.Hour, true},
+		{true, c.line.Reviews, 0, true},
 	} {
 		tk.Standing, w.Recheck = step.standing, step.recheck
-		op := r.prepare(w)
-		require.Same(t, step.to, op.to)
+		op := r.Prepare(w)
+		require.Same(t, step.to, op.To)
 		at := time.Now().Add(-step.ago)
-		r.settle(op, at, protocol.Verdict{Wait: 1000, At: at}, false, nil)
-		r.quit()
+		r.Settle(op, at, protocol.Verdict{Wait: 1000, At: at}, false, nil)
+		r.Quit()
 	}
-	r.gone(w)
+	removeFrom(r, w)
 }
 
 // A waiter that a message wakes after a long time is in a hurry: its request does not gather with those to recheck.
 func TestResource_AMessageAfterALongTimeIsNoRecheck(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute, Tracks: true}, nil)
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	c.reviews = c.net.Reviewer(protocol.Batch{Script: scripts.New("rechecks", "return redis.error_reply('ERR this is no time to recheck')")})
+	c.line.Reviews = c.line.Net.Reviewer(protocol.Batch{Script: scripts.New("rechecks", "return redis.error_reply('ERR this is no time to recheck')")})
 	key, rc, ctx := redistest.Key(t, "k"), c.Redis(), t.Context()
 	require.NoError(t, rc.Do(ctx, rc.B().Hset().Key(key).FieldValue().FieldValue("java:1", "1").Build()).Error())
 	require.NoError(t, rc.Do(ctx, rc.B().Pexpire().Key(key).Milliseconds(60000).Build()).Error())
@@ -171,18 +175,18 @@ func TestResource_AMessageAfterALongTimeIsNoRecheck(t *testing.T) {
 		got <- err
 	}()
 	require.Eventually(t, func() bool {
-		r, ok := c.resources.known(key)
+		r, ok := c.Resources.Known(key)
 		if !ok {
 			return false
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.ticket == nil || !r.ticket.Standing || r.ticket.State != engine.TicketQueued || r.Busy > 0 {
+		r.Mu.Lock()
+		defer r.Mu.Unlock()
+		if r.Ticket == nil || !r.Ticket.Standing || r.Ticket.State != engine.TicketQueued || r.Busy > 0 {
 			return false
 		}
 		past := time.Now().Add(-time.Minute)
-		r.ticket.Sees(engine.SightingOf(past, past))
-		return r.ticket.Rests()
+		r.Ticket.Sees(engine.SightingOf(past, past))
+		return r.Ticket.Rests()
 	}, 10*time.Second, time.Millisecond)
 	require.NoError(t, rc.Do(ctx, rc.B().Del().Key(key).Build()).Error())
 	require.NoError(t, rc.Do(ctx, rc.B().Publish().Channel(protocol.LockChannel(key)).Message("0").Build()).Error())

@@ -9,9 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -20,15 +24,15 @@ import (
 // its outcome is recorded; otherwise another call would get that outcome.
 func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	t.Parallel()
-	r := newResource(new(clientLine), "k")
-	w := &waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: UntilDone}}
+	r := policy.NewMutex(new(resource.Client), "k")
+	w := &resource.Waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: leases.UntilDone}}
 	r.Queue.Push(w)
 	r.Busy = 1
 	w.Asks.Add(1)
 	release := w.Events.Hold()
-	go r.settle(&acquireOp{w: w, ticket: &ticket{r: &r.lineCore, asking: 1, asked: true}}, time.Now(), protocol.Verdict{}, false, errors.New("no"))
-	for r.mu.TryLock() { // until it settles
-		r.mu.Unlock()
+	go r.Settle(&resource.AcquireOp{Waiter: w, Ticket: &resource.Ticket{On: &r.LineCore, Asking: 1, Asked: true}}, time.Now(), protocol.Verdict{}, false, errors.New("no"))
+	for r.Mu.TryLock() { // until it settles
+		r.Mu.Unlock()
 		goruntime.Gosched()
 	}
 	require.Never(t, func() bool { return w.Asks.Load() == 0 }, 20*time.Millisecond, time.Millisecond) // it cannot speak yet
@@ -51,43 +55,43 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 	}{"goes on": {0, true}, "set back": {time.Hour, false}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute}, nil)
+			c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, c.Close()) }()
 			looks := make(chan struct{}, 1000)
-			c.watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
+			c.line.Watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
 				looks <- struct{}{}
 				return make([]error, len(leases)) // it has them
-			}, c.net.RenewBatch, nil)
+			}, c.line.Net.RenewBatch, nil)
 
-			r, err := c.resources.enter(redistest.Key(t, "k"), false)
+			r, err := c.Resources.Enter(redistest.Key(t, "k"), false)
 			require.NoError(t, err)
-			defer r.exit()
-			cfg, err := configure(c.core(), nil, nil)
+			defer r.Exit()
+			cfg, err := leases.Configure(c.Core(), nil, nil)
 			require.NoError(t, err)
 			cfg.Polling = true
-			lease := newLease(c.core(), kindMutex, r.key, context.Background())
-			w := newWaiter(context.Background(), lease, cfg)
-			require.Equal(t, toAsk, r.join(w))
-			tk := r.ticketFor(w.Terms)
-			op := &acquireOp{w: w, ticket: tk, terms: w.Terms, line: protocol.StillQueued}
+			lease := leases.New(c.Core(), core.KindMutex, r.Key, context.Background())
+			w := resource.NewWaiter(context.Background(), lease, cfg)
+			require.Equal(t, resource.ToAsk, r.Join(w))
+			tk := r.TicketFor(w.Terms)
+			op := &resource.AcquireOp{Waiter: w, Ticket: tk, Terms: w.Terms, Line: protocol.StillQueued}
 			tk.To(engine.TicketAsking)
-			tk.Standing, tk.asking = true, 1
+			tk.Standing, tk.Asking = true, 1
 			r.Busy++
 			w.Asks.Add(1)
 
 			refused := time.Now() // by the server's clock, which says so before it is set back
 			granted := refused.Add(-test.back)
-			redistest.Shared(t).Do("HSET", r.key, c.wire.Owner(tk.Number), "1")
-			tk.handed(protocol.Message{Number: tk.Number, Granted: granted})
+			redistest.Shared(t).Do("HSET", r.Key, c.line.Wire.Owner(tk.Number), "1")
+			tk.Handed(protocol.Message{Number: tk.Number, Granted: granted})
 			ev, ok := w.NextEvent()
 			require.True(t, ok)
 			require.Equal(t, engine.Given, ev.Kind)
-			lease.given()
+			lease.Core().Given()
 			if test.lost {
 				refused = granted.Add(time.Microsecond)
 			}
-			r.settle(op, refused, protocol.Verdict{Wait: 1000, At: refused}, false, nil)
+			r.Settle(op, refused, protocol.Verdict{Wait: 1000, At: refused}, false, nil)
 			asked := looks
 			if test.lost {
 				asked = nil // by a renewal, if the machine stands still
@@ -110,7 +114,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 // A partlyReleased permit is one of which the process has released a part, or is about to.
 type partlyReleased struct{ key string }
 
-func (p partlyReleased) Kind() string    { return kindPermit }
+func (p partlyReleased) Kind() string    { return core.KindPermit }
 func (p partlyReleased) Key() string     { return p.key }
 func (p partlyReleased) Owner() string   { return string(make([]byte, protocol.PermitLength)) }
 func (partlyReleased) Lost(error)        {}
@@ -120,16 +124,18 @@ func (partlyReleased) Fewer(string) bool { return true }
 // is no loss of the others, but a reason to ask again.
 func TestPermit_ARenewalThatAskedForTooManyIsNoLoss(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), Settings{OpTimeout: time.Minute, Tracks: true}, nil)
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	s := c.PermitSemaphore(redistest.Key(t, "p"), 2)
 	p, err := s.AcquireN(t.Context(), 2)
 	require.NoError(t, err)
-	renew := func(l *watchdog.Lease) error { return c.renew([]*watchdog.Lease{l}, []time.Duration{time.Minute})[0] }
-	require.NoError(t, renew(p.guard))
-	require.ErrorIs(t, renew(&watchdog.Lease{Holding: partlyReleased{s.key}, TTL: time.Minute}), errFewer)
+	renew := func(l *watchdog.Lease) error {
+		return c.line.Renew([]*watchdog.Lease{l}, []time.Duration{time.Minute})[0]
+	}
+	require.NoError(t, renew(p.core.Guard))
+	require.ErrorIs(t, renew(&watchdog.Lease{Holding: partlyReleased{s.key}, TTL: time.Minute}), core.ErrFewer)
 	redistest.Shared(t).Do("ZREM", "{"+s.key+"}:timeout", p.hold.Owner()[:protocol.PermitLength])
-	require.ErrorIs(t, renew(p.guard), watchdog.ErrRefused)
+	require.ErrorIs(t, renew(p.core.Guard), watchdog.ErrRefused)
 	require.ErrorIs(t, p.Release(t.Context()), failure.ErrLost, "of one of both")
 }

@@ -4,11 +4,11 @@ package sim
 var allMutants = []mutant{
 	{
 		name: "trust counted from the answer", kind: "mutex",
-		old: "		r.promote(trace.Granted, tk, w, sent, op.terms.TTL)\n", new: "		r.promote(trace.Granted, tk, w, now(), op.terms.TTL+op.terms.TTL/10)\n",
+		old: "		r.Promote(trace.Granted, tk, w, sent, op.Terms.TTL)\n", new: "		r.Promote(trace.Granted, tk, w, core.Now(), op.Terms.TTL+op.Terms.TTL/10)\n",
 	},
 	{
 		name: "a hand-over is trusted for a whole lease", kind: "mutex",
-		old: "r.promote(trace.Handed, tk, w, from, first)", new: "r.promote(trace.Handed, tk, w, from, w.Terms.TTL)",
+		old: "r.Promote(trace.Handed, tk, w, from, first)", new: "r.Promote(trace.Handed, tk, w, from, w.Terms.TTL)",
 	},
 	{
 		name: "trust of a renewal counted from its answer", kind: "mutex",
@@ -20,7 +20,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "an owner is used again", kind: "mutex",
-		old: "	n := r.c.ticketNumbers.Add(1)\n", new: "	n := max(1, r.c.ticketNumbers.Load())\n	r.c.ticketNumbers.Store(n)\n",
+		old: "	n := r.Client.ticketNumbers.Add(1)\n", new: "	n := max(1, r.Client.ticketNumbers.Load())\n	r.Client.ticketNumbers.Store(n)\n",
 	},
 	{
 		name: "renewal unchecked", kind: "mutex", script: "renew.lua",
@@ -56,19 +56,19 @@ var allMutants = []mutant{
 	},
 	{
 		name: "hand-over not told", kind: "mutex",
-		old: "			tk.handed(m)\n", new: "			_ = tk\n",
+		old: "			tk.Handed(m)\n", new: "			_ = tk\n",
 	},
 	{
 		name: "no turn after a loss", kind: "mutex",
-		old: "		r.Continue(r.kind)\n	}\n	r.mu.Unlock()\n", new: "		r.Busy--\n	}\n	r.mu.Unlock()\n",
+		old: "		r.Continue(r.Kind)\n	}\n	r.Mu.Unlock()\n", new: "		r.Busy--\n	}\n	r.Mu.Unlock()\n",
 	},
 	{
 		name: "no turn for the next when one leaves", kind: "mutex",
-		old: "	if first {\n		r.Prompt(r.kind)\n	}\n", new: "	_ = first\n",
+		old: "	if first {\n		r.Prompt(r.Kind)\n	}\n", new: "	_ = first\n",
 	},
 	{
 		name: "a late grant is not given back", kind: "mutex",
-		old: "	case tk.UnclaimedGrant || tk.Standing && tk.use == ticketOfHead:\n", new: "	case tk.Standing && tk.use == ticketOfHead && !tk.UnclaimedGrant:\n",
+		old: "	case tk.UnclaimedGrant || tk.Standing && tk.Use == ticketOfHead:\n", new: "	case tk.Standing && tk.Use == ticketOfHead && !tk.UnclaimedGrant:\n",
 	},
 	{
 		name: "lock without a time to live", kind: "mutex", script: "acquire.lua",
@@ -80,7 +80,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "loss not told", kind: "mutex",
-		old: "	for _, l := range leases {\n		l.end(cause)\n	}\n", new: "	for _, l := range leases {\n		_ = l\n	}\n",
+		old: "	for _, l := range leases {\n		l.Core().End(cause)\n	}\n", new: "	for _, l := range leases {\n		_ = l\n	}\n",
 	},
 	{
 		name: "one more permit than there is", kind: "permits", script: "permit_acquire.lua",

@@ -5,7 +5,7 @@ package sim
 var strayMutants = []mutant{
 	{
 		strays: true, name: "trust counted from the answer, within the margin", kind: "mutex",
-		old: "		r.promote(trace.Granted, tk, w, sent, op.terms.TTL)\n", new: "		r.promote(trace.Granted, tk, w, now(), op.terms.TTL)\n",
+		old: "		r.Promote(trace.Granted, tk, w, sent, op.Terms.TTL)\n", new: "		r.Promote(trace.Granted, tk, w, core.Now(), op.Terms.TTL)\n",
 	},
 	{
 		strays: true, name: "trust of a renewal counted from its answer, within the margin", kind: "mutex",
@@ -49,7 +49,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "renewed after Unlock", kind: "mutex",
-		old: "	r.c.watchdog.Stop(&g.guard)\n	return r.releaseOf", new: "	return r.releaseOf",
+		old: "	r.Client.Watchdog.Stop(&g.Guard)\n	return r.ReleaseOf", new: "	return r.ReleaseOf",
 	},
 	{
 		strays: true, name: "asks while it asks", kind: "mutex",
@@ -57,7 +57,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a token that the server has not drawn", kind: "mutex",
-		old: "engine.NewTokens(reply.Token, max(op.drawn, 1))", new: "engine.NewTokens(reply.Token+1, max(op.drawn, 1))",
+		old: "engine.NewTokens(reply.Token, max(op.Drawn, 1))", new: "engine.NewTokens(reply.Token+1, max(op.Drawn, 1))",
 	},
 	{
 		strays: true, name: "a token of a hand-over that the server has not drawn", kind: "mutex",
@@ -190,7 +190,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a part is trusted from its answer, within the margin", kind: "red",
-		old: "		r.promote(trace.Granted, tk, w, sent, op.terms.TTL)\n", new: "		r.promote(trace.Granted, tk, w, now(), op.terms.TTL)\n",
+		old: "		r.Promote(trace.Granted, tk, w, sent, op.Terms.TTL)\n", new: "		r.Promote(trace.Granted, tk, w, core.Now(), op.Terms.TTL)\n",
 	},
 	{
 		strays: true, name: "the renewal of a part is for twice as long", kind: "red", script: "renew.lua",
@@ -202,11 +202,11 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "the token is not written back", kind: "red",
-		old: "		if part.token == token {\n", new: "		if part.token <= token {\n",
+		old: "		if part.Core().Token == token {\n", new: "		if part.Core().Token <= token {\n",
 	},
 	{
 		strays: true, name: "the token of any part is taken", kind: "red",
-		old: "		token = max(token, part.token)\n", new: "		token = part.token\n",
+		old: "		token = max(token, part.Core().Token)\n", new: "		token = part.Core().Token\n",
 	},
 	{
 		strays: true, name: "a round leaves out a server", kind: "red",
@@ -218,7 +218,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a late part joins before its server knows the token", kind: "red",
-		old: "	if part.token < co.whole.token {\n", new: "	if part.token > co.whole.token {\n",
+		old: "	if part.Core().Token < co.whole.Core().Token {\n", new: "	if part.Core().Token > co.whole.Core().Token {\n",
 	},
 	{
 		strays: true, name: "a MultiLock gets one member after the other", kind: "multi",

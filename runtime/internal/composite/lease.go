@@ -1,0 +1,372 @@
+package composite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+)
+
+// A compositeLease has the parts of a lease that consists of several. It is trusted while at least needs of its parts
+// are: all parts of a MultiLock, a majority of a RedLock. Each part is renewed, lost and released by itself; the whole
+// only counts them.
+type compositeLease struct {
+	whole *leases.Lease
+	needs int
+	most  int    // largest number of its parts
+	after func() // is called when the whole was released, and when it is lost; or nil
+
+	// replace releases a part that has ended before the whole, and may get another one; if nil, the part stays.
+	replace func(co *compositeLease, part *leases.Lease)
+
+	// pass hands the parts to another waiter of this process. It returns the composite lease of that waiter, or nil,
+	// and the parts that are left to release. pass may be nil.
+	pass func(parts []*leases.Lease) (successor *compositeLease, rest []*leases.Lease)
+
+	tr *trace.Caller // reports what becomes of the lease of a RedLock, for tests; or nil
+
+	unlocked atomic.Bool // Unlock was called
+
+	mu        sync.Mutex // guards the rest; never held during a call of a part
+	parts     []*leases.Lease
+	ends      time.Time // the time until which the parts were extended; zero if they were not
+	state     compositeState
+	successor *compositeLease // gets the parts that join later; or nil
+	late      []*leases.Lease // parts that joined while it was passed
+}
+
+// A compositeState says how far a composite lease has come.
+type compositeState uint8
+
+const (
+	compositeHeld    compositeState = iota
+	compositePassing                // it is unlocked, and its successor is not known yet
+	compositeOver                   // it is unlocked: a part that joins goes to the successor, or is released
+)
+
+// compose makes l the lease of all parts together, trusted while needs of them are.
+func compose(l *leases.Lease, needs int, parts []*leases.Lease) {
+	co := &compositeLease{whole: l, needs: needs, most: len(parts), parts: parts}
+	co.begin()
+}
+
+// begin makes the whole the lease of all parts.
+func (co *compositeLease) begin() {
+	co.whole.Core().Grant, co.whole.Core().More().Parts, co.whole.Core().Began = co, co, monotonic.Now()
+	for _, part := range slices.Clone(co.parts) {
+		co.watch(part)
+	}
+}
+
+// watch registers for the end of a part.
+func (co *compositeLease) watch(part *leases.Lease) {
+	part.Core().More().Within.Store(co.whole)
+	if cause := part.Core().Ended(); cause != nil {
+		co.Look(cause)
+	}
+}
+
+// join adds part to the parts. It releases the part if the whole was unlocked, or is not trusted any more: by the
+// clock, too, since another holder may have had the lock by then.
+func (co *compositeLease) join(part *leases.Lease) {
+	stamp(part, co.whole.Core().Token)
+	trusted := co.whole.Err() == nil
+	co.mu.Lock()
+	joins, waits, successor := trusted && co.state == compositeHeld, co.state == compositePassing, co.successor
+	switch {
+	case joins:
+		co.tr.Part(trace.Admits, 0, part.Traced())
+		co.parts = append(co.parts, part)
+	case waits:
+		co.late = append(co.late, part)
+	}
+	co.mu.Unlock()
+	switch {
+	case joins:
+		co.watch(part)
+	case waits:
+	case successor != nil:
+		successor.join(part)
+	default:
+		_ = part.Core().Grant.Unlock(part)
+	}
+}
+
+// bearer returns the composite lease that has the parts now: co, or the one that they went to, or
+// nil if none has them.
+func (co *compositeLease) bearer() *compositeLease {
+	for co != nil {
+		co.mu.Lock()
+		state, successor := co.state, co.successor
+		co.mu.Unlock()
+		switch {
+		case state == compositePassing:
+			return co
+		case state == compositeOver:
+			co = successor
+		case co.whole.Err() != nil:
+			return nil
+		default:
+			return co
+		}
+	}
+	return nil
+}
+
+// All returns the parts.
+func (co *compositeLease) All() []*leases.Lease {
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	return slices.Clone(co.parts)
+}
+
+// Part returns the lease of key among the parts, or among the parts of a part, or nil.
+func (co *compositeLease) Part(c *core.Client, key string) *leases.Lease {
+	for _, part := range co.All() {
+		if parts := part.Core().Rare().Parts; parts != nil {
+			if inner := parts.Part(c, key); inner != nil {
+				return inner
+			}
+		} else if part.Core().Client == c && part.Core().Key() == key {
+			return part
+		}
+	}
+	return nil
+}
+
+// Over reports the end of the whole.
+func (co *compositeLease) Over() {
+	if co.after != nil {
+		co.after()
+	}
+}
+
+// compositeOf returns what l has as the lease of a MultiLock or of a RedLock, or nil.
+func compositeOf(l *leases.Lease) *compositeLease {
+	co, _ := l.Core().Rare().Parts.(*compositeLease)
+	return co
+}
+
+// Look ends the whole if too many parts have ended, the last one because of cause. Otherwise it replaces the lost
+// parts.
+func (co *compositeLease) Look(cause error) {
+	co.mu.Lock()
+	left := 0
+	var gone []*leases.Lease
+	for _, part := range co.parts {
+		switch ended := part.Core().Ended(); {
+		case ended == nil:
+			left++
+		case errors.Is(ended, failure.ErrLost):
+			gone = append(gone, part)
+		}
+	}
+	enough := left >= co.needs
+	if !enough || co.state != compositeHeld || co.replace == nil {
+		gone = nil
+	}
+	co.parts = slices.DeleteFunc(co.parts, func(part *leases.Lease) bool { return slices.Contains(gone, part) })
+	co.mu.Unlock()
+	if !enough {
+		co.whole.Core().End(cause)
+		if co.whole.Core().Client.Settings.Hooks.Ended != nil && !co.unlocked.Load() {
+			co.whole.Core().ReportLater() // its parts were released one by one
+		}
+		co.spend()
+	}
+	for _, part := range gone {
+		co.replace(co, part)
+	}
+}
+
+// spend stops the renewal of the rest of a lost whole, if its parts would have been replaced. Other processes need the
+// servers, and the holder that lost it may never call Unlock.
+func (co *compositeLease) spend() {
+	if co.replace == nil || !errors.Is(co.whole.Core().Ended(), failure.ErrLost) {
+		return
+	}
+	for _, part := range co.All() {
+		if g, _, ok := policy.MutexGrant(part.Core().Grant); ok {
+			g.Expire(part)
+		}
+	}
+}
+
+// Check returns nil while enough parts are trusted, by the clock too; else the reason why one of the others is not.
+func (co *compositeLease) Check() (cause error) {
+	left := 0
+	for _, part := range co.All() {
+		if err := part.Err(); err == nil {
+			left++
+		} else {
+			cause = err
+		}
+	}
+	if left < co.needs {
+		return cause
+	}
+	return nil
+}
+
+// Until returns the time from which so many parts are not trusted that the whole is not.
+func (co *compositeLease) Until() time.Time {
+	parts := co.All()
+	ends := make([]time.Time, len(parts))
+	for i, part := range parts {
+		ends[i] = part.Until()
+	}
+	slices.SortFunc(ends, func(a, b time.Time) int { return b.Compare(a) })
+	return ends[co.needs-1]
+}
+
+func (co *compositeLease) TTL(ctx context.Context) (time.Duration, error) {
+	parts := co.All()
+	ttls, err := most(parts, len(parts), func(part *leases.Lease) (time.Duration, error) { return part.TTL(ctx) })
+	if len(ttls) < co.needs {
+		return 0, err
+	}
+	slices.Sort(ttls)
+	return ttls[len(ttls)-co.needs], nil
+}
+
+func (co *compositeLease) Extend(ctx context.Context, d time.Duration) error {
+	ends := core.Now().Add(d)
+	_, err := most(co.All(), co.needs, func(part *leases.Lease) (struct{}, error) { return struct{}{}, part.Extend(ctx, d) })
+	if err == nil {
+		co.mu.Lock()
+		defer co.mu.Unlock()
+		if ends.After(co.ends) {
+			co.ends = ends
+		}
+	}
+	return err
+}
+
+// extended returns the time until which the parts were extended.
+func (co *compositeLease) extended() time.Time {
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	return co.ends
+}
+
+// Reenter is never called: a caller that re-enters the whole re-enters the parts.
+func (co *compositeLease) Reenter(*leases.Lease, *leases.Lease) bool { return false }
+
+// Unlock ends l and all its parts, whatever the result for each. It waits until so many are released that, together
+// with those it never had, another caller can hold a whole; it releases the others in the background.
+func (co *compositeLease) Unlock(l *leases.Lease) error {
+	if co.unlocked.Swap(true) {
+		return failure.ErrReleased
+	}
+	co.mu.Lock()
+	co.state = compositeOver
+	if co.pass != nil {
+		co.state = compositePassing
+		co.tr.Says(trace.Frees)
+	}
+	parts := slices.Clone(co.parts)
+	co.mu.Unlock()
+
+	l.Core().End(failure.ErrReleased)
+	if co.pass != nil {
+		var successor *compositeLease
+		if !errors.Is(l.Core().Ended(), failure.ErrLost) {
+			successor, parts = co.pass(parts)
+		}
+		co.mu.Lock()
+		if co.successor, co.state = successor, compositeOver; successor == nil {
+			co.tr.Says(trace.Ends)
+		}
+		late := co.late
+		co.mu.Unlock()
+		for _, part := range late {
+			co.join(part)
+		}
+		if successor != nil {
+			for _, part := range parts {
+				successor.replace(successor, part)
+			}
+			return nil
+		}
+	}
+	missed, err := locks.UnlockAll(parts, max(1, co.needs-(co.most-len(parts))))
+	if co.after != nil {
+		co.after()
+	}
+	switch cause := l.Core().Ended(); {
+	case errors.Is(cause, failure.ErrLost):
+		return failure.Join(cause, err)
+	case err == nil && len(parts)-missed < co.needs:
+		return leases.Lost(fmt.Errorf("%d of its %d parts were", missed, len(parts)))
+	}
+	return err
+}
+
+// most calls do for all parts at once. It returns the results when needs of them have succeeded; if fewer have, also
+// the errors.
+func most[T any](parts []*leases.Lease, needs int, do func(part *leases.Lease) (T, error)) (done []T, errs error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	outcomes := make(chan outcome, len(parts))
+	for _, part := range parts {
+		part.Core().Client.Spawn(func() {
+			value, err := do(part)
+			outcomes <- outcome{value, err}
+		})
+	}
+	for range parts {
+		if o := <-outcomes; o.err != nil {
+			errs = errors.Join(errs, o.err)
+		} else {
+			done = append(done, o.value)
+		}
+		if len(done) == needs {
+			return done, nil
+		}
+	}
+	return done, errs
+}
+
+// budget returns the wait time in opts, and whether they have one.
+func budget(opts []leases.Option) (wait time.Duration, said bool, err error) {
+	if len(opts) == 0 {
+		return leases.UntilDone, false, nil
+	}
+	cfg := leases.Config{Wait: leases.UntilDone}
+	cfg.Apply(opts)
+	switch {
+	case cfg.Bad != nil:
+		return 0, true, cfg.Bad
+	case cfg.Wait == leases.UntilDone:
+		return leases.UntilDone, cfg.Said&leases.SaidWait != 0, nil
+	case cfg.Wait < 0 && cfg.Wait != leases.UntilDone:
+		return 0, true, fmt.Errorf("%w: a wait of %v is negative", failure.ErrBadOption, cfg.Wait)
+	}
+	return cfg.Wait, true, nil
+}
+
+// stamp gives a lease the token of its composite lease, for reentries.
+func stamp(l *leases.Lease, token int64) {
+	if g, _, ok := policy.MutexGrant(l.Core().Grant); ok && token > 0 {
+		g.On().Mu.Lock()
+		defer g.On().Mu.Unlock()
+		if token != l.Core().Token && g.Ticket.Extra != nil {
+			g.Ticket.Extra.Tokens = engine.Tokens{} // the others are smaller
+		}
+		l.Core().Token, g.TokenPending = token, false
+	}
+}

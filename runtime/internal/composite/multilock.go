@@ -1,0 +1,203 @@
+package composite
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/observe"
+)
+
+// A MultiLock locks its members as one, all or none: lockrt.MultiLock. A call locks its members in the order of their keys; neighbouring
+// mutexes of one client take one round trip together.
+type MultiLock struct {
+	members []locks.Locker  // in the order of their keys
+	c       *locks.Client   // the client that calls the hooks; nil if all members are of other packages
+	opts    []leases.Option // the options of the member of that Client
+	keys    []string        // of the members
+	key     string          // all of them
+	wait    time.Duration   // the shortest wait of the members, or UntilDone
+	err     error           // why they cannot be locked
+}
+
+var _ locks.Locker = (*MultiLock)(nil)
+
+func (m *MultiLock) Key() string { return core.OrZero(m).key }
+
+func (m *MultiLock) Lock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
+	switch {
+	case m != nil && m.err != nil:
+		return nil, m.err
+	case m == nil || len(m.members) == 0:
+		return nil, &observe.Error{Op: "lock", Key: m.Key(), Err: core.ErrNoLock}
+	}
+	ctx = core.Present(ctx)
+	a := leases.Attempt{Client: m.c.Core(), Op: "lock", Kind: core.KindMulti, Key: m.key, Parts: m.keys}
+	a.Config.Label = leases.LabelOf(m.opts, opts)
+	a.Starts(ctx)
+	whole, err := m.take(ctx, opts, a.WaitsFor)
+	if err != nil {
+		addHolder(a.Blocked, err)
+		a.Ends(observe.AcquireEvent{Err: err})
+		return nil, err
+	}
+	whole.Core().Label = a.Config.Label
+	a.Hands(whole.Core(), 0)
+	return whole, nil
+}
+
+// take locks all members, and tries again when one of them was lost meanwhile.
+func (m *MultiLock) take(ctx context.Context, opts []leases.Option, waiting leases.WaitingPart) (*leases.Lease, error) {
+	start := core.Now()
+	wait, said, err := budget(opts)
+	switch {
+	case err != nil:
+		return nil, &observe.Error{Op: "lock", Key: m.key, Err: err}
+	case !said:
+		wait = m.wait
+	}
+	if err := m.check(opts); err != nil {
+		return nil, err
+	}
+	for tr := m.tracer(); ; {
+		if ctx.Err() != nil {
+			return nil, &observe.Error{Op: "lock", Key: m.key, Err: core.Ended(ctx)}
+		}
+		tr.Begins(m.keys)
+		parts, last, err := m.all(ctx, tr, append(slices.Clip(opts), asPart(waiting)), wait, start)
+		if err == nil {
+			whole := leases.New(parts[0].Core().Client, core.KindMulti, m.key, last.Context())
+			tr.Takes(whole.Core())
+			compose(whole, len(parts), parts)
+			return whole, nil
+		}
+		tr.Says(trace.Ends)
+		if err == resource.ErrYielded { //nolint:errorlint // this very one
+			continue
+		}
+		again := wait == leases.UntilDone || time.Since(start) < wait
+		lossless := !slices.ContainsFunc(parts, func(part *leases.Lease) bool { return errors.Is(part.Err(), failure.ErrLost) })
+		undo(ctx, parts)
+		if lossless || !again || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+func (m *MultiLock) TryLock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
+	return m.Lock(ctx, append(slices.Clip(opts), leases.Once)...)
+}
+
+// asPart makes a call a part of another one, whose hooks are called in its place, also when it has to wait.
+func asPart(waiting leases.WaitingPart) leases.Option {
+	return leases.OptionFunc(func(c *leases.Config) { c.Part = waiting })
+}
+
+// all locks the members in order, each under the context of the one before: so the last context ends with the first
+// loss, and locking any of the keys under it enters again. It returns the leases and the one with the last context.
+// After an error it returns the leases that it has, which the caller has to release; with the error ErrYielded the
+// caller may try again.
+func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Option, wait time.Duration, start time.Time) (parts []*leases.Lease, last *leases.Lease, err error) {
+	under := ctx
+	add := func(more ...*leases.Lease) {
+		if parts = append(parts, more...); len(more) > 0 {
+			last = more[len(more)-1]
+			under = last.Context()
+		}
+	}
+	left := func() leases.Option {
+		if wait == leases.UntilDone {
+			return leases.WithWait(leases.UntilDone)
+		}
+		return leases.WithWait(max(0, wait-time.Since(start)))
+	}
+	waited := 0 // number of waits for members behind others
+	for len(parts) < len(m.members) {
+		rest := m.members[len(parts):]
+		if mutexes := neighbours(rest); len(mutexes) > 1 {
+			tr.Asks(trace.Tries, len(parts), len(mutexes))
+			got, again, err := tryTogether(ctx, under, tr, mutexes, wait, opts)
+			add(got...)
+			switch {
+			case err == nil:
+				continue
+			case ctx.Err() != nil:
+				return parts, nil, endedAt(ctx, m.key, err) // even if another error came first
+			case !again || wait == 0:
+				return parts, nil, err
+			}
+			rest = m.members[len(parts):]
+			waited = len(parts)
+		} else if len(parts) > 0 {
+			waited = len(parts)
+		}
+		more := opts
+		if wait != leases.UntilDone {
+			more = append(slices.Clip(opts), left())
+		}
+		tr.Asks(trace.Stands, len(parts), 1)
+		part, err := m.behind(under, rest[0], len(parts), more)
+		switch {
+		case errors.Is(err, resource.ErrYielded):
+			return m.yield(ctx, tr, parts, opts, left)
+		case err != nil:
+			tracesPart(tr, 0, nil)
+			return parts, nil, err
+		}
+		tracesPart(tr, 0, part)
+		add(part)
+	}
+	return parts, last, lengthen(ctx, parts[:waited])
+}
+
+// lengthen extends leases of fixed length, which have to last as long as others that were granted later. It fails if
+// one of them is lost, and leaves one that it cannot extend as it is: the whole lease knows until when it is trusted.
+func lengthen(ctx context.Context, parts []*leases.Lease) error {
+	var fixed []*leases.Lease
+	for _, part := range parts {
+		if part.Core().Guard != nil && !part.Core().Guard.Renew {
+			fixed = append(fixed, part)
+		}
+	}
+	if len(fixed) == 0 {
+		return nil
+	}
+	_, err := most(fixed, len(fixed), func(part *leases.Lease) (struct{}, error) {
+		return struct{}{}, part.Extend(ctx, part.Core().Guard.TTL)
+	})
+	if errors.Is(err, failure.ErrLost) {
+		return err
+	}
+	return nil
+}
+
+// addHolder adds the holder that b, of the call as a whole, has learned of to the error of the member that it did not get.
+func addHolder(b *fleet.Blockage, err error) {
+	of := (*observe.Error)(nil)
+	if !errors.As(err, &of) || of.Holder != nil && (of.Holder.Own || !of.Holder.Since.IsZero()) || !leases.ByOthers(of.Err) {
+		return
+	}
+	if h := b.Holder("", of.Key); h != nil {
+		of.Holder = h
+	}
+}
+
+// endedAt returns the error of a call for several locks whose context has ended, when err was that of one of them.
+func endedAt(ctx context.Context, whole string, err error) error {
+	of := (*observe.Error)(nil)
+	if !leases.ByOthers(err) || !errors.As(err, &of) {
+		return &observe.Error{Op: "lock", Key: whole, Err: resource.EndedBy(ctx, err)}
+	}
+	if errors.Is(err, ctx.Err()) {
+		return err
+	}
+	return &observe.Error{Op: "lock", Key: of.Key, Holder: of.Holder, Err: resource.EndedBy(ctx, err)}
+}

@@ -1,0 +1,75 @@
+package core
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+)
+
+// A Backoff is the pauses between requests, and their number: lockrt.Backoff.
+type Backoff struct {
+	first, step, most time.Duration
+	double            bool
+	Limit             int
+}
+
+func ConstantBackoff(d time.Duration) Backoff { return Backoff{first: d, most: d} }
+
+func LinearBackoff(first, step, most time.Duration) Backoff {
+	return Backoff{first: first, step: step, most: most}
+}
+
+func ExponentialBackoff(first, most time.Duration) Backoff {
+	return Backoff{first: first, most: most, double: true}
+}
+
+func (b Backoff) Attempts(n int) Backoff {
+	b.Limit = n
+	if n < 1 {
+		b.Limit = -1
+	}
+	return b
+}
+
+// Check returns why b is unusable, or nil.
+func (b Backoff) Check() error {
+	switch {
+	case b.first < time.Millisecond:
+		return fmt.Errorf("%w: a backoff that begins with %v is shorter than 1ms", failure.ErrBadOption, b.first)
+	case b.step < 0:
+		return fmt.Errorf("%w: a backoff whose pauses grow by %v is negative", failure.ErrBadOption, b.step)
+	case b.most < b.first:
+		return fmt.Errorf("%w: a backoff of at most %v begins with %v, which is longer", failure.ErrBadOption, b.most, b.first)
+	case b.Limit < 0:
+		return fmt.Errorf("%w: a backoff with less than one attempt", failure.ErrBadOption)
+	}
+	return nil
+}
+
+// Longest returns the pause after this many refusals; at least a half of it passes, or 1.5s less if that is 15s or more.
+func (b Backoff) Longest(refused int) time.Duration {
+	d := b.first
+	switch {
+	case b.double:
+		for range refused - 1 {
+			if d > b.most/2 {
+				return b.most
+			}
+			d *= 2
+		}
+	case b.step > 0:
+		if refused-1 > int((b.most-b.first)/b.step) {
+			return b.most
+		}
+		d += time.Duration(refused-1) * b.step
+	}
+	return min(d, b.most)
+}
+
+// Pause returns a random pause.
+func (b Backoff) Pause(refused int) time.Duration {
+	d := b.Longest(refused)
+	return d/2 + rand.N(d-d/2+1)
+}

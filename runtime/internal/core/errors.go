@@ -1,0 +1,71 @@
+package core
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/observe"
+)
+
+// Ended returns the error of a context that is done.
+func Ended(ctx context.Context) error { return failure.Ended(ctx) }
+
+func FirstOf(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// Refused translates an answer of Redis into the error that callers test for.
+func Refused(err error) error { return transport.Refused(err) }
+
+// Passing reports whether err goes away by itself, so that a waiting call may wait for that too.
+func Passing(err error) bool { return transport.Passing(err) }
+
+// SendsAgain returns how often a call that does not wait sends a request again at once that failed with err: once to
+// learn its outcome, and once for each connection to a server that may have been cut while it was idle: the connection
+// of a lone caller, and the shared one.
+func SendsAgain(err error) int {
+	switch {
+	case transport.Cut(err):
+		return 2
+	case transport.Unknown(err):
+		return 1
+	}
+	return 0
+}
+
+// OpHold is the operation in the error of a lost lease.
+const OpHold = "hold"
+
+// OfLease returns the error that the holder of the lease of key with that name sees after it ended
+// because of cause.
+func OfLease(key, name string, cause error) error {
+	if of := (*observe.Error)(nil); !errors.Is(cause, failure.ErrLost) || errors.As(cause, &of) {
+		return cause
+	}
+	return &observe.Error{Op: OpHold, Key: key, Name: name, Err: cause}
+}
+
+// Bare returns the reason why the lease of key ended, without the lease itself.
+func Bare(key string, err error) error {
+	if of, ok := err.(*observe.Error); ok && of.Op == OpHold && of.Key == key { //nolint:errorlint // an error of OfLease, with nothing around it
+		return of.Err
+	}
+	return err
+}
+
+// FailedAt returns err of an operation on the lock of the lease of key, or nil for nil.
+func FailedAt(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	failed := &observe.Error{Op: op, Key: key, Err: Bare(key, err)}
+	if of := (*observe.Error)(nil); errors.As(err, &of) && of.Op == OpHold && of.Key == key {
+		failed.Name = of.Name
+	}
+	return failed
+}

@@ -1,0 +1,96 @@
+package core
+
+import "time"
+
+// A signal is nil until a goroutine waits for it, and closed once.
+type signal chan struct{}
+
+func (s signal) set() {
+	if s == nil {
+		return
+	}
+	select {
+	case <-s:
+	default:
+		close(s)
+	}
+}
+
+// Spawn runs f on a goroutine that Close waits for, if it was started before Close or by such a
+// goroutine. It reuses goroutines: growing their stacks is most of the cost of one.
+func (c *Client) Spawn(f func()) {
+	c.Started()
+	c.start(f)
+}
+
+// Aside runs f on a goroutine that Close does not wait for.
+func (c *Client) Aside(f func()) {
+	c.start(func() {
+		f()
+		c.Returned()
+	})
+}
+
+// Returned is called at the end of a function on a goroutine that Close did not wait for.
+func (c *Client) Returned() {
+	if c.disconnected.Load() {
+		c.RC.Close() // rueidis keeps a connection that it was establishing when it was closed
+	}
+	c.Started() // it was not counted, and ends now
+}
+
+// start runs f, and then records its end.
+func (c *Client) start(f func()) {
+	select {
+	case c.tasks <- f:
+	default:
+		go c.work(f)
+	}
+}
+
+func (c *Client) Started() {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.Running++
+}
+
+// idleWorkers is the largest number of idle goroutines.
+const idleWorkers = 64
+
+func (c *Client) work(f func()) {
+	for {
+		f()
+		c.Finished()
+		if c.waiting.Add(1) > idleWorkers {
+			c.waiting.Add(-1)
+			return
+		}
+		select {
+		case f = <-c.tasks:
+			c.waiting.Add(-1)
+		case <-c.Stopped:
+			return
+		}
+	}
+}
+
+func (c *Client) Finished() {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.Running--
+	if c.Running == 0 {
+		c.idle.set()
+	}
+}
+
+// Pause waits for d and reports false if the client was closed meanwhile.
+func (c *Client) Pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.Stopped:
+		return false
+	}
+}

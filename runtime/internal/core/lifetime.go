@@ -1,0 +1,161 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+)
+
+// A clientState says how far the end of a client has come.
+type clientState int
+
+const (
+	stateOpen clientState = iota
+	shuttingDown
+	closed
+)
+
+// Shutdown grants nothing any more, waits until each lease is unlocked or lost, and closes.
+func (c *Client) Shutdown(ctx context.Context) error {
+	if c.Made() == nil {
+		return fmt.Errorf("lockgen: shutdown: %w", ErrNoClient)
+	}
+	if ctx == nil {
+		return fmt.Errorf("lockgen: shutdown: %w", ErrNoContext)
+	}
+	c.Mu.Lock()
+	if c.state == stateOpen {
+		c.state = shuttingDown
+		c.endGranting()
+	}
+	if c.drained == nil {
+		c.drained = make(signal)
+		if c.holds == 0 || c.state == closed {
+			c.drained.set()
+		}
+	}
+	drained := c.drained
+	c.Mu.Unlock()
+	c.Above.EndLingers()
+
+	select {
+	case <-drained:
+		return c.Close()
+	default:
+	}
+	select {
+	case <-drained:
+		return c.Close()
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("lockgen: shutdown: %w", Ended(ctx)), c.Close())
+	}
+}
+
+// Close ends all leases, and waits for the background work. It deletes no keys: their holders may be at work.
+func (c *Client) Close() error {
+	if c.Made() == nil {
+		return fmt.Errorf("lockgen: close: %w", ErrNoClient)
+	}
+	c.Mu.Lock()
+	if c.state == closed {
+		c.Mu.Unlock()
+		return nil
+	}
+	if c.state == stateOpen {
+		c.endGranting()
+	}
+	c.state = closed
+	close(c.Stopped)
+	c.drained.set()
+	c.idle = make(signal)
+	c.Running++ // for Close itself
+	c.Mu.Unlock()
+
+	c.Fleet.Leave()
+	c.Above.CloseAll()
+	c.Finished()
+
+	renewed, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(renewed)
+		c.Watchdog.Close()
+		if c.disconnected.Load() {
+			c.RC.Close() // as in returned
+		}
+	}()
+	go func() {
+		defer close(done)
+		var closing sync.WaitGroup // closing a mute connection takes a second
+		closing.Go(c.Net.Quit)
+		closing.Go(c.Net.Unlisten)
+		closing.Wait()
+		<-c.idle
+		select {
+		case <-renewed:
+		case <-time.After(c.Net.Patience()): // nobody needs the answers to renewals, which may not come over a mute connection
+		}
+		if c.conn.Owned {
+			c.disconnected.Store(true)
+			c.RC.Close()
+		}
+	}()
+	timer := time.NewTimer(c.Settings.OpTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("lockgen: close: requests are still unanswered after %v", c.Settings.OpTimeout)
+	}
+}
+
+// endGranting ends the waiting calls, also those that are parked. The caller holds c.mu, and calls it once.
+func (c *Client) endGranting() {
+	close(c.Closing)
+	c.Above.Refuse()
+}
+
+// Granting reports whether the client may still grant leases.
+func (c *Client) Granting() bool { return c.Refusal() == nil }
+
+// Refusal returns why the client grants nothing any more, or nil.
+func (c *Client) Refusal() error {
+	select {
+	case <-c.Closing:
+		return failure.ErrClosed
+	default:
+		return nil
+	}
+}
+
+// Held counts the keys that this process holds in Redis.
+func (c *Client) Held(change int) {
+	defer c.Net.Watch()
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.holds += change
+	if c.holds == 0 {
+		c.drained.set()
+	}
+}
+
+// Holding reports whether this process holds anything in Redis.
+func (c *Client) Holding() bool {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	return c.holds > 0
+}
+
+// Begins counts a call that acquires, until it has finished. A call that releases can begin when the client is closed, too. The caller
+// holds c.mu.
+func (c *Client) Begins(closing bool) error {
+	if c.state != stateOpen && !closing {
+		return failure.ErrClosed
+	}
+	c.Running++
+	return nil
+}

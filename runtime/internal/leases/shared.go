@@ -1,0 +1,117 @@
+package leases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/runtime/observe"
+)
+
+// Leases and permits share these methods of Core, which lease.go has. A nil Core is that of no grant.
+
+// Key returns the key, or "" without a grant.
+func (t *Core) Key() string {
+	if t == nil {
+		return ""
+	}
+	return t.key
+}
+
+// NoLease is the context without a grant.
+var NoLease = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(core.ErrNoLease)
+	return ctx
+}()
+
+// Err implements Err of leases and permits.
+func (t *Core) Err() error {
+	if t == nil {
+		return &observe.Error{Op: core.OpHold, Err: core.ErrNoLease}
+	}
+	cause := t.Ended()
+	switch {
+	case cause != nil:
+	case t.Rare().Parts != nil:
+		cause = t.Rare().Parts.Check()
+	case t.Guard != nil: // otherwise it has not begun
+		if overdue := t.Client.Watchdog.Check(t.Guard); overdue != nil {
+			cause = Lost(overdue)
+		}
+	}
+	if cause != nil {
+		t.End(cause) // in case the caller that ends it has not done so yet
+	}
+	return t.Ended()
+}
+
+// Until implements Until of leases and permits.
+func (t *Core) Until() time.Time {
+	switch {
+	case t == nil:
+		return time.Time{}
+	case t.Rare().Parts != nil:
+		return t.Rare().Parts.Until()
+	case t.Guard == nil:
+		return time.Time{}
+	}
+	return t.Guard.Until()
+}
+
+// Extend implements Extend of leases and permits.
+func (t *Core) Extend(ctx context.Context, d time.Duration) error {
+	if t == nil {
+		return &observe.Error{Op: "extend", Err: core.ErrNoLease}
+	}
+	if d < MinLease {
+		return core.FailedAt("extend", t.key, fmt.Errorf("%w: %v is shorter than %v", failure.ErrBadOption, d, MinLease))
+	}
+	if err := t.Err(); err != nil {
+		return core.FailedAt("extend", t.key, err)
+	}
+	if t.Rare().Parts != nil {
+		return t.Rare().Parts.Extend(core.Present(ctx), d)
+	}
+	return core.FailedAt("extend", t.key, t.prolong(ctx, d))
+}
+
+// prolong is Extend for a Core without parts.
+func (t *Core) prolong(ctx context.Context, d time.Duration) error {
+	return transport.Within(core.Present(ctx), t.Client.Net, func() error {
+		sent := core.Now()
+		ttl := max(d, t.Guard.Ends().Sub(sent))
+		if t.Client.Traced != nil {
+			t.Client.TracesRenewal(trace.Prolongs, t.Guard, 0)
+		}
+		switch err := t.Client.Renew([]*watchdog.Lease{t.Guard}, []time.Duration{ttl})[0]; {
+		case errors.Is(err, watchdog.ErrRefused):
+			t.Client.Watchdog.Lose(t.Guard, watchdog.ErrRefused)
+			return Lost(watchdog.ErrRefused)
+		case err != nil:
+			return core.Refused(err)
+		}
+		t.Client.Watchdog.Extend(t.Guard, sent, ttl)
+		return nil
+	})
+}
+
+// OwnerName returns the owner of t for the log: as in Redis, or "" for a lock of several parts.
+func (t *Core) OwnerName() string {
+	if t.Guard == nil {
+		return ""
+	}
+	return fleet.OwnerOf(t.Guard)
+}
+
+// Warn logs that a sequence under l was not gone through.
+func (l *Lease) Warn(name string, err error) {
+	l.core.Client.Settings.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "kind", l.core.Kind(), "key", l.core.key, "name", name, "owner", l.core.OwnerName(), "error", err)
+}

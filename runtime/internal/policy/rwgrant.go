@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/resource"
+)
+
+// isWriter reports whether g, of a read-write lock, is for writing.
+func isWriter(g *resource.Grant) bool { return rwTicketFrom(g.Ticket).write }
+
+func (r *RW) Holds(g *resource.Grant) (old *resource.Grant) {
+	if isWriter(g) {
+		r.write = g
+	} else {
+		r.reads = append(r.reads, g)
+		r.probed = time.Now()
+	}
+	return nil
+}
+
+// Admit admits the waiters of the owner of g, which would wait for themselves.
+func (r *RW) Admit(g *resource.Grant, owner *leases.Owner) {
+	r.Queue.Each(func(w *resource.Waiter) {
+		switch {
+		case w.For.Lease.Core().Rare().Owner != owner || w.For.Ticket.Number > 0:
+		case isWriter(g) && !rwTicketOf(w).write:
+			r.Queue.Remove(w)
+			rwTicketOf(w).readsUnder(g)
+			g.Shown = true
+			w.Notify(engine.Event{Kind: engine.Turn})
+		case isWriter(g):
+			r.Queue.Remove(w)
+			w.Place = engine.PlaceGranted
+			g.Attach(w.For.Lease)
+			w.Notify(engine.Event{Kind: engine.Given})
+		case rwTicketOf(w).write:
+			r.Queue.Remove(w) // notified once, and in no waiter's way
+			w.Notify(engine.Event{Kind: engine.Failed, Err: failure.ErrUpgrade})
+		}
+	})
+}
+
+func (r *RW) Next(g *resource.Grant) *resource.Waiter {
+	if w := r.Queue.First; r.canPass(g, w) {
+		return w
+	}
+	return nil
+}
+
+// CanPass reports whether w, a writer, can have the grant of another writer as it is: only some times in a row, since
+// waiters of other processes are unknown. A grant under which a reader may still be admitted cannot be passed on, and a
+// writer that wants a fencing token asks Redis for it.
+func (r *RW) canPass(g *resource.Grant, w *resource.Waiter) bool {
+	return w != nil && isWriter(g) && !g.Shown && len(r.reads) == 0 && rwTicketOf(w).write && w.For.Ticket.Number == 0 &&
+		g.Rare().Passed+1 < r.Client.Settings.Cohort && resource.CanPass(r.Client.Core(), &g.Guard, g.Terms(), w.Terms, engine.Tokens{})
+}
+
+func (r *RW) Remove(g *resource.Grant, _ error) {
+	if isWriter(g) {
+		r.write = nil
+		return
+	}
+	r.reads = slices.DeleteFunc(r.reads, func(x *resource.Grant) bool { return x == g })
+}
+
+func (r *RW) SendRelease(op *resource.ReleaseOp, _ bool) {
+	op.Run(func() (protocol.Outcome, error) {
+		return r.Client.Withdrawals.Release(r.Lock.Release(r.Owner(op.Ticket)), op.Ticket.OutcomeUnknown)
+	})
+}

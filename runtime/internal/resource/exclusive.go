@@ -1,0 +1,90 @@
+package resource
+
+import (
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+)
+
+// An Exclusive is the common part of the resources that have one grant at a time: of a mutex or of a fair mutex.
+type Exclusive struct {
+	LineCore
+
+	Grant *Grant // the grant of this process, or nil; guarded by mu
+}
+
+// Excludes reports whether this process has the lock: its waiters have it one at a time.
+func (r *Exclusive) Excludes(*Waiter) bool { return r.Grant != nil }
+
+// Grants returns the present grant, if there is one.
+func (r *Exclusive) Grants() []*Grant {
+	if r.Grant == nil {
+		return nil
+	}
+	return []*Grant{r.Grant}
+}
+
+func (r *Exclusive) Holds(g *Grant) (old *Grant) {
+	old, r.Grant = r.Grant, g
+	return old
+}
+
+func (r *Exclusive) Remove(g *Grant, _ error) {
+	if r.Grant == g {
+		r.Grant = nil
+	}
+}
+
+// entered returns how many leases the present grant has, unless there is none or it goes from one to the next.
+func (r *Exclusive) entered() (n int, known bool) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	g := r.Grant
+	if g == nil {
+		return 0, false
+	}
+	return g.Size(), g.First != nil || g.State == engine.GrantLingering
+}
+
+// Reenter makes l one more lease of g, if outer still has it.
+func (r *Exclusive) Reenter(g *Grant, outer, l *leases.Lease) bool {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if l.Core().Kind() != outer.Core().Kind() || r.Shut || r.Grant != g || outer.Core().Unlocked || outer.Core().Ended() != nil {
+		return false
+	}
+	g.Attach(l)
+	return true
+}
+
+// ReenterBy makes l one more lease of the present grant, if its owner has that.
+func (r *Exclusive) ReenterBy(l *leases.Lease) bool {
+	if l.Core().Rare().Owner == nil {
+		return false
+	}
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return r.admits(l)
+}
+
+// EntersAgain has w enter the present grant again, which was granted a moment ago to another call of its owner, and reports whether it has. The
+// caller holds r.mu.
+func (r *Exclusive) EntersAgain(w *Waiter) bool {
+	if !r.admits(w.For.Lease) {
+		return false
+	}
+	w.Place = engine.PlaceGranted
+	return true
+}
+
+// admits is ReenterBy for a caller that holds r.mu.
+func (r *Exclusive) admits(l *leases.Lease) bool {
+	g := r.Grant
+	if l.Core().Rare().Owner == nil || r.Shut || g == nil {
+		return false
+	}
+	if g.Rare().Lost != nil || g.TokenPending || !g.worked() || g.First.Core().Rare().Owner != l.Core().Rare().Owner {
+		return false
+	}
+	g.Attach(l)
+	return true
+}

@@ -1,0 +1,382 @@
+package resource
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+	"github.com/lockgen/lockgen/runtime/observe"
+)
+
+// A Grant is a granted ticket: the hold of this process in Redis. Leases enter it and leave it, it goes from waiter to waiter, and a
+// guard renews it, until it is released or lost.
+type Grant struct {
+	Guard  watchdog.Lease // has a part of the terms
+	Ticket *Ticket        // that Redis has it for; the lock of its resource guards the rest
+	First  *leases.Lease  // of its leases, see leaselist.go; or nil
+	Extra  *grantExtra    // nil for most grants
+
+	State           engine.GrantState
+	Idle            bool // no caller works under it, it only stays locked for a while; Shutdown does not wait for it
+	TokenPending    bool // the token of a RedLock is not known yet
+	fenced, polling bool // of the terms
+	Handed          bool // it came with the release of another grant, of this process or of another one of this library: the next turn is Redisson's
+	Near            bool // another process wanted the key, or had it, a moment ago
+	Shown           bool // a reader's ticket names it to Redis, which admits the reader under it, whichever call has the grant by then
+}
+
+// A grantExtra is what few grants have.
+type grantExtra struct {
+	others []*leases.Lease // besides the first
+	Passed int             // number of times it went to another call without a request to Redis
+	limit  time.Duration   // of the present holder: WithMaxHold, or 0
+	Lost   error           // why the watchdog gave up, or nil
+	Early  *Grant          // the one before, while its holder does not know yet that it is lost
+}
+
+// Rare returns the extra of the grant as it is.
+func (g *Grant) Rare() grantExtra {
+	if g.Extra == nil {
+		return grantExtra{}
+	}
+	return *g.Extra
+}
+
+// More returns the extra of the grant, to change it.
+func (g *Grant) More() *grantExtra {
+	if g.Extra == nil {
+		g.Extra = new(grantExtra)
+	}
+	return g.Extra
+}
+
+// agree sets the terms of a new grant.
+func (g *Grant) agree(t engine.Terms) {
+	g.Guard.TTL, g.Guard.Renew, g.fenced, g.polling = t.TTL, t.Renew, t.Fenced, t.Polling
+}
+
+// Terms returns the terms of the grant.
+func (g *Grant) Terms() engine.Terms {
+	return engine.Terms{TTL: g.Guard.TTL, Renew: g.Guard.Renew, Fenced: g.fenced, Polling: g.polling}
+}
+
+// On returns the resource of the grant, whose lock guards it.
+func (g *Grant) On() *LineCore { return g.Ticket.On }
+
+func (g *Grant) Key() string { return g.On().Key }
+
+// worked reports whether a caller works under g.
+func (g *Grant) worked() bool {
+	for l := range g.Leases {
+		if l.Core().Ended() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Attach makes l a lease of the grant: the first, or a reentry.
+func (g *Grant) Attach(l *leases.Lease) {
+	if outer := g.First; outer != nil {
+		l.Core().Token, l.Core().Came = outer.Core().Token, leases.FromItself
+	}
+	l.Begin(g, &g.Guard)
+	g.add(l)
+}
+
+// LimitTo ends the renewal of the grant when l has had it for hold; never, for 0.
+func (g *Grant) LimitTo(hold time.Duration, l *leases.Lease) {
+	if hold == 0 && g.Rare().limit == 0 {
+		return
+	}
+	g.More().limit = hold
+	var at time.Time
+	if hold > 0 {
+		at = l.Core().Began.Add(hold).Std()
+	}
+	g.On().Client.Watchdog.Limit(&g.Guard, at)
+}
+
+// EndLeases ends the leases because of cause.
+func (g *Grant) EndLeases(cause error) {
+	g.On().Mu.Lock()
+	leases := slices.Collect(g.Leases)
+	g.On().Mu.Unlock()
+	for _, l := range leases {
+		l.Core().End(cause)
+	}
+}
+
+// Bearer returns the first of the leases that have it at present, or nil.
+func (g *Grant) Bearer() *leases.Core {
+	g.On().Mu.Lock()
+	defer g.On().Mu.Unlock()
+	if g.First == nil {
+		return nil
+	}
+	return g.First.Core()
+}
+
+// Promote turns the ticket into a grant, has it guarded, and gives it to w, whose wait ends. Redis granted it no earlier than at from,
+// for ttl at first.
+func (r *LineCore) Promote(how trace.Action, tk *Ticket, w *Waiter, from time.Time, ttl time.Duration) *Grant {
+	tk.tracesGrant(how, from, ttl)
+	tk.To(engine.TicketGranted)
+	tk.UnclaimedGrant = false
+	tk.End()
+	g := &Grant{Ticket: tk}
+	g.agree(w.Terms)
+	g.Guard.Holding = g
+	old := r.Kind.Holds(g)
+	r.Answers.Changes()
+	r.Stay()
+	r.Client.Held(1)
+	if !g.polling {
+		r.Client.hearFor(r.Key)
+	}
+	r.Client.Watchdog.Start(&g.Guard, from, ttl)
+	r.serve(g, w)
+	if old != nil {
+		r.oust(old, g, w)
+	} else {
+		w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
+	}
+	return g
+}
+
+// oust has old lost, and then notifies w, which has g: Redis would not have granted g if it had old still.
+func (r *LineCore) oust(old, g *Grant, w *Waiter) {
+	g.More().Early = old
+	w.Asks.Add(1)
+	r.Client.Spawn(func() {
+		r.Client.Watchdog.Lose(&old.Guard, watchdog.ErrRefused)
+		old.EndLeases(leases.Lost(watchdog.ErrRefused))
+		r.Mu.Lock()
+		g.Extra.Early = nil
+		r.Mu.Unlock()
+		w.Notify(engine.Event{Kind: engine.Given})
+		w.Asks.Add(-1)
+	})
+}
+
+// serve makes the lease of w one of g, and those of its owner's other waiters.
+func (r *LineCore) serve(g *Grant, w *Waiter) {
+	if w.Place.Queued() {
+		r.Queue.Remove(w)
+	}
+	w.Place = engine.PlaceGranted
+	l := r.leaseOf(w)
+	if w.Terms.Fenced {
+		l.Core().Token = g.Ticket.More().Tokens.Take()
+	}
+	g.TokenPending = w.Follows && w.Terms.Fenced
+	g.Attach(l)
+	g.LimitTo(w.Limit, l)
+	if g.Ticket.Use == ticketOfHead { // keys of other kinds do not linger
+		g.LingersFor(time.Duration(w.Linger) * time.Microsecond)
+	}
+	if l.Core().Rare().Owner != nil {
+		r.Kind.Admit(g, l.Core().Rare().Owner)
+	}
+}
+
+// Give gives g to w, whose wait ends.
+func (r *LineCore) Give(g *Grant, w *Waiter) {
+	r.serve(g, w)
+	w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
+}
+
+// pass gives g to the next waiter of this process without a request, if there is one that may have it as it is, and reports whether it did.
+func (r *LineCore) pass(g *Grant) bool {
+	w := r.Kind.Next(g)
+	if w == nil {
+		return false
+	}
+	g.More().Passed++
+	r.Client.Counts.Local.Add(1)
+	r.leaseOf(w).Core().Came = leases.FromHere
+	if g.Idle {
+		g.Idle = false
+		r.Client.Held(1)
+	}
+	r.Give(g, w)
+	return true
+}
+
+func (g *Grant) Kind() string                        { return g.On().Kind.Name(g.Ticket) }
+func (g *Grant) Owner() string                       { return g.On().Kind.Owner(g.Ticket) }
+func (g *Grant) Reenter(outer, l *leases.Lease) bool { return g.On().Kind.Reenter(g, outer, l) }
+
+// Unlock ends l. The last lease of a grant passes it on or frees it.
+func (g *Grant) Unlock(l *leases.Lease) error {
+	op, err := g.End(l)
+	if op == nil {
+		return err
+	}
+	g.On().Kind.SendRelease(op, true)
+	return op.Outcome(l)
+}
+
+// End ends l. If that was the last lease and no caller of this process can have the grant, it returns the release to
+// send to Redis; else the result.
+func (g *Grant) End(l *leases.Lease) (*ReleaseOp, error) {
+	r := g.On()
+	l.Core().End(failure.ErrReleased) // before another caller can get it
+
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if l.Core().Unlocked {
+		return nil, failure.ErrReleased
+	}
+	l.Core().Unlocked = true
+	g.remove(l)
+	loss := g.Rare().Lost
+	switch outer := g.First; {
+	case outer != nil:
+		if !g.Idle && outer.Core().Ended() != nil {
+			g.rest()
+		}
+	case loss != nil:
+		g.forget()
+	case errors.Is(l.Core().Ended(), failure.ErrLost):
+		return r.EndGrant(g), nil
+	case r.pass(g), g.Linger() != nil && g.BeginLinger():
+	default:
+		return r.EndGrant(g), nil
+	}
+	return nil, loss
+}
+
+// rest records that no caller works under g any more, if that is so.
+func (g *Grant) rest() {
+	if g.State <= engine.GrantLingering && !g.Idle && !g.worked() {
+		g.Idle = true
+		g.On().Client.Held(-1)
+	}
+}
+
+// EndGrant ends the grant, and returns its release.
+func (r *LineCore) EndGrant(g *Grant) *ReleaseOp {
+	r.Busy++
+	g.State.To(engine.GrantReleasing)
+	g.Ticket.To(engine.TicketReleasing)
+	g.Linger().stop()
+	r.Kind.Remove(g, nil)
+	r.Client.Watchdog.Stop(&g.Guard)
+	return r.ReleaseOf(g.Ticket, g)
+}
+
+// forget has Redis release a lost grant that no caller works under any more, if Redis may still have it for us, or may get it again.
+func (g *Grant) forget() {
+	refused := errors.Is(g.Rare().Lost, watchdog.ErrRefused)
+	if tk := g.Ticket; !refused || tk.OutcomeUnknown || tk.UnclaimedGrant || tk.Asking > 0 {
+		tk.UnclaimedGrant = tk.UnclaimedGrant || !refused
+		g.On().Kind.Retire(tk)
+	}
+}
+
+// Taken has the grant lost, which Redis does not have any more. It does not block.
+func (g *Grant) Taken() {
+	g.On().Client.Spawn(func() { g.On().Client.Watchdog.Lose(&g.Guard, watchdog.ErrRefused) })
+}
+
+// Lost revokes a grant that Redis has for another owner now, or may have soon: it ends the leases.
+func (g *Grant) Lost(cause error) {
+	r := g.On()
+	r.Mu.Lock()
+	if g.State > engine.GrantLingering {
+		r.Mu.Unlock()
+		return // it is being released
+	}
+	r.Busy++ // the next waiter asks when the present holders know
+	g.More().Lost = leases.Lost(cause)
+	g.State.To(engine.GrantLost)
+	g.Ticket.To(engine.TicketDone)
+	g.Linger().stop()
+	r.Kind.Remove(g, cause)
+	if g.First == nil { // it lingered
+		g.forget()
+	}
+	r.Mu.Unlock()
+
+	g.notifyLoss(leases.Lost(cause))
+	if errors.Is(cause, watchdog.ErrRefused) {
+		r.Client.Spawn(func() { r.Kind.Deleted(g) })
+	}
+}
+
+// notifyLoss ends the leases because of cause, and then continues the queue if the grant is lost.
+func (g *Grant) notifyLoss(cause error) {
+	g.EndLeases(cause)
+	r := g.On()
+	r.Mu.Lock()
+	first := g.State == engine.GrantLost
+	if first {
+		g.State.To(engine.GrantNotified)
+		r.Continue(r.Kind)
+	}
+	r.Mu.Unlock()
+	if !first {
+		return
+	}
+	left := g.Guard.Ends().Sub(core.Now())
+	if errors.Is(cause, watchdog.ErrRefused) {
+		left = 0
+	}
+	r.Client.Subscribers.Depart(g.Ticket.Number, left, g.outlived)
+	if !g.Idle {
+		r.Client.Held(-1)
+	}
+	r.Quit()
+}
+
+// outlived is called when the lease is over that its holder was promised.
+func (g *Grant) outlived() {
+	if g.Ticket.TTL > g.Guard.TTL { // Redis may have it for longer than its last holder asked for
+		g.On().Mu.Lock()
+		defer g.On().Mu.Unlock()
+		g.On().withdraw(g.Ticket, g.Ticket.TTL)
+	}
+}
+
+// Show shows the leases of the grant, or that it lingers.
+func (g *Grant) Show() (s fleet.Shown) {
+	g.On().Mu.Lock()
+	defer g.On().Mu.Unlock()
+	if g.State == engine.GrantLingering {
+		return fleet.Shown{Since: g.Linger().Over.Add(-g.Linger().d), Lingers: true}
+	}
+	for l := range g.Leases {
+		if s.Holds == 0 {
+			s = fleet.Shown{Name: l.Core().Label.Name(), Since: l.Core().Began, Token: l.Core().Token, Ctx: l.Core().Parent}
+		}
+		s.Holds, s.Since = s.Holds+1, min(s.Since, l.Core().Began)
+	}
+	s.Queued = g.On().Kind.Queued()
+	return s
+}
+
+// ownHolder returns the call of this Client that holds a lock, or nil. For a call that reads, that is one that writes.
+func (c *Client) ownHolder(kind, key string) *observe.Holder {
+	held := c.GrantsOf(key)
+	i := slices.IndexFunc(held, func(g *Grant) bool {
+		of := g.Guard.Kind()
+		return of == kind && of != core.KindRead || of == core.KindWrite && kind == core.KindRead || of == core.KindRead && kind == core.KindWrite
+	})
+	if i < 0 {
+		return nil
+	}
+	g := held[i]
+	s := g.Show()
+	if s.Holds == 0 {
+		return nil // for a moment between two holders
+	}
+	return &observe.Holder{Own: true, Process: c.Fleet.Process(), Owner: g.Guard.Owner(), Since: s.Since.Std(), Seen: core.Now()}
+}

@@ -1,0 +1,184 @@
+package resource
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
+)
+
+// Released is the outcome of a release.
+type Released struct {
+	protocol.Released
+	Sent time.Time // before the request
+}
+
+// A ReleaseOp is the release of a ticket, or of its place in the wait queue. The client sends it until Redis has answered, for at most
+// Options.OpTimeout; then the ticket is withdrawn in the background.
+type ReleaseOp struct {
+	Ticket *Ticket
+	Of     *Grant // its grant; nil if it was never granted
+	Placed bool   // Redis may hand the lock over to it even if it refuses the release for good
+
+	limit time.Time // when to go on in the background
+	tried bool      // a request may have succeeded without our knowing
+	Twice bool      // a request was sent again, and may still arrive
+	down  engine.Outage
+
+	// Of a mutex:
+	Start   time.Duration // of Redisson's waiters
+	Heard   uint64        // how many messages had come on Redisson's channel before, if its waiters may have a start
+	Plain   bool          // this process knows of no waiter for the key, and free.lua is enough
+	Pending bool          // it is sent when a request of the ticket is answered
+	Again   *Ticket       // the ticket by which this process wants the key once more, with terms
+	Terms   engine.Terms
+
+	done  chan error // the outcome, if the ticket was granted
+	timer *time.Timer
+}
+
+var releaseOps = sync.Pool{New: func() any {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return &ReleaseOp{done: make(chan error, 1), timer: timer}
+}}
+
+// ReleaseOf returns the release of a ticket, and of its grant unless that is nil.
+func (r *LineCore) ReleaseOf(tk *Ticket, of *Grant) *ReleaseOp {
+	op := releaseOps.Get().(*ReleaseOp)
+	*op = ReleaseOp{Ticket: tk, Of: of, Placed: tk.Placed, done: op.done, timer: op.timer, limit: core.Now().Add(r.Client.Settings.OpTimeout)}
+	r.Kind.Releasing(op)
+	return op
+}
+
+func (op *ReleaseOp) recycle() {
+	*op = ReleaseOp{done: op.done, timer: op.timer}
+	releaseOps.Put(op)
+}
+
+func (op *ReleaseOp) Key() string { return op.Ticket.On.Key }
+
+func (op *ReleaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []string) {
+	tk, on := op.Ticket, op.Ticket.On
+	tk.Traces(trace.GivesBack)
+	if op.Plain {
+		return on.Client.Wire.Free(keys, args, on.Key, tk.Number)
+	}
+	r := protocol.Release{Of: tk.onWire(), Start: op.Start}
+	if op.Again != nil {
+		r.Again, r.Lease = op.Again.onWire(), op.Terms.TTL
+		op.Again.Traces(trace.Joins)
+	}
+	return on.Client.Wire.Release(keys, args, on.Key, r)
+}
+
+// Outcome returns the outcome for the grant of l, or of no lease if l is nil, at most Options.OpTimeout after its release
+// began. After that the release goes on without the caller.
+func (op *ReleaseOp) Outcome(l *leases.Lease) (err error) {
+	limit := op.Ticket.On.Client.Settings.OpTimeout
+	select {
+	case err = <-op.done:
+	default:
+		op.timer.Reset(time.Until(op.limit))
+		select {
+		case err = <-op.done:
+			op.timer.Stop()
+		case <-op.timer.C:
+			return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", limit)
+		}
+	}
+	op.recycle()
+	if l == nil || err != nil {
+		return err
+	}
+	if cause := l.Core().Ended(); errors.Is(cause, failure.ErrLost) {
+		return cause // by the clock, before the watchdog could report it
+	}
+	return err
+}
+
+// Run sends a request for the release by once, on a goroutine of its own.
+func (op *ReleaseOp) Run(once func() (protocol.Outcome, error)) {
+	op.Ticket.On.Client.Spawn(func() {
+		outcome, err := once()
+		op.Answered(time.Time{}, protocol.Answer{int64(outcome)}, false, err)
+	})
+}
+
+// Answered handles the answer to a request for the release of a ticket of any kind. At the end it continues the queue, and
+// reports the outcome to the caller that waits for it. The ticket is withdrawn if need be, and if a request of it whose
+// reply was lost may still be on its way.
+func (op *ReleaseOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
+	op.tried, op.Twice = op.tried || again, op.Twice || again
+	done, withdraw := Released{protocol.ReadRelease(reply), sent}, false
+	plain := op.Plain
+	op.Plain = false // for the next request
+	switch {
+	case err == nil && plain && done.Outcome == protocol.Contended:
+		op.Ticket.On.Kind.SendRelease(op, false)
+		return
+	case err == nil:
+		if done.Outcome == protocol.NotOurs && !op.tried { // otherwise by the request whose reply was lost
+			err = leases.Lost(watchdog.ErrRefused)
+		}
+	case !core.Passing(err):
+		done.Released = protocol.Released{Outcome: protocol.NotOurs}
+		err, withdraw = core.Refused(err), op.tried || op.Placed
+	case op.sendAgain(err):
+		return
+	default:
+		done.Released, withdraw = protocol.Released{Outcome: protocol.NotOurs}, true
+	}
+
+	tk := op.Ticket
+	r, c := tk.On, tk.On.Client
+	c.Subscribers.Disconnect(tk.Number)
+	r.Mu.Lock()
+	if withdraw || tk.OutcomeUnknown {
+		r.Kind.GiveUp(op)
+	}
+	if tk.State == engine.TicketReleasing {
+		tk.To(engine.TicketDone)
+	}
+	r.Kind.Proceed(op, done, err)
+	r.Mu.Unlock()
+	switch {
+	case op.Of == nil:
+		op.recycle()
+	case !op.Of.Idle:
+		c.Held(-1)
+		fallthrough
+	default:
+		op.done <- err // not sooner: the caller of Unlock finds the resource ready
+	}
+	r.Quit()
+}
+
+// sendAgain has the release sent again, some time after it failed with err, and reports false if that would be too late.
+func (op *ReleaseOp) sendAgain(err error) bool {
+	r := op.Ticket.On
+	if op.Ticket.Use == ticketOfHead {
+		r.Mu.Lock()
+		r.Answers.Fails(err)
+		r.Mu.Unlock()
+	}
+	op.tried = op.tried || transport.Unknown(err)
+	pause := op.down.Pause(r.Client.Settings.Retry.Pause, err)
+	if core.Now().Add(pause).After(op.limit) {
+		return false
+	}
+	r.Client.Spawn(func() {
+		<-time.After(pause)
+		r.Kind.SendRelease(op, false)
+	})
+	return true
+}
