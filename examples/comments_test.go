@@ -103,7 +103,7 @@ func paragraphs(lines []string) string {
 // namelessComment finds a subject without a name: at the beginning of a sentence, where the first word of a comment may have a small letter,
 // since a comment behind code is no whole sentence, and, as in "one who waits", anywhere.
 var namelessComment = regexp.MustCompile(`(?:^|[.!:;] )(Who|What|Whose|Whoever|Those who|Nobody who|One who|That which|Is told|It is told)\b|` +
-	`^(who|what|whose|whoever)\b|\n(Who|What|Whose|Whoever)\b|\b([Tt]o|[Ww]ith|[Ff]or|[Ff]rom|[Oo]nly|[Tt]han|[Tt]hat|[Mm]any|[Aa]ll|[Ll]ast|[Nn]ext|[Oo]f one,?|is|has|have) who\b|\b([Oo]nes?|[Tt]hose|([Ss]ome|[Aa]ny)body|[Nn]obody|[Ee]verybody) who\b`)
+	`^(who|what|whose|whoever)\b|\n(Who|What|Whose|Whoever)\b|\b([Tt]o|[Ww]ith|[Ff]or|[Ff]rom|[Oo]nly|[Tt]han|[Tt]hat|[Mm]any|[Aa]ll|[Ll]ast|[Nn]ext|[Oo]f one,?|[Bb]y|is|has|have) who\b|\b([Oo]nes?|[Tt]hose|([Ss]ome|[Aa]ny)body|[Nn]obody|[Ee]verybody) who\b`)
 
 // quoted is text of a comment that names code, quotes a text, or has another meaning than the private word in it.
 var quoted = regexp.MustCompile("`[^`]*`|\"[^\"]*\"|home director(y|ies)")

@@ -82,7 +82,7 @@ func Asks(ctx context.Context, c *Client, send func() error) error {
 // RestSoon has c close connections soon that nothing uses, but the two that it has at rest. Call it before its first request.
 func RestSoon(c *Client) { c.line.Net.Rest(500*time.Millisecond, 500*time.Millisecond) }
 
-// AtEnd has f called by who ends a lease of c that is made from now on, before anybody else can have the key.
+// AtEnd has f called by the goroutine that ends a lease of c that is made from now on, before anybody else can have the key.
 func AtEnd(c *Client, f func(key string)) { c.line.AtEnd = f }
 
 // SpreadBy has c subscribe again after a random part of d, while it is at rest. Call it before any other method of c.

@@ -70,7 +70,7 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 			again := r.TicketFor(w.Terms)
 			again.Standing = true
 			again.To(engine.TicketQueued)
-			done := resource.Released{protocol.Released{Outcome: protocol.PassedOn, At: time.Now()}, core.Now()}
+			done := resource.Released{Released: protocol.Released{Outcome: protocol.PassedOn, At: time.Now()}, Sent: core.Now()}
 			want := engine.Refused
 			if forced {
 				again.Taken()
