@@ -213,6 +213,65 @@ func TestFault_Permit_LostReleaseByIDsSaysWhatItDid(t *testing.T) {
 	})
 }
 
+// Redis may have done a release by ids that has no answer: the permits of this process are not trusted any more, nor is a hold of some of
+// them.
+func TestFault_Permit_ReleaseByIDsWithoutAnAnswerEndsTheTrust(t *testing.T) {
+	t.Parallel()
+	for what := range losses(nil) {
+		for how, mode := range modes() {
+			t.Run(what+" "+how, func(t *testing.T) {
+				t.Parallel()
+				l := newLine(t, lockrt.Options{OpTimeout: 2 * time.Second})
+				s := l.client.PermitSemaphore(l.key, 10)
+				fixed, renewed := permit(t, s, 1, lockrt.WithLease(time.Hour)), permit(t, s, 1, unexpiring)
+				several, other := permit(t, s, 3, lockrt.WithLease(time.Hour)), permit(t, s, 1, lockrt.WithLease(time.Hour))
+				ids := several.PermitIDs()
+
+				lost := losses(l.proxy)[what](redistest.EvalSHA(scripts.PermitRelease.SHA1()), 0, mode)
+				require.ErrorIs(t, s.Release(t.Context(), fixed.PermitID(), renewed.PermitID(), ids[1]), lockrt.ErrUnavailable)
+				require.ErrorIs(t, fixed.Err(), lockrt.ErrLost)
+				require.ErrorIs(t, context.Cause(fixed.Context()), lockrt.ErrLost)
+				require.ErrorIs(t, renewed.Err(), lockrt.ErrLost)
+				require.Equal(t, []string{ids[0], ids[2]}, several.PermitIDs())
+				require.NoError(t, several.Err())
+				require.NoError(t, other.Err())
+				lost.Stop()
+				until(t, "the release is done", func() bool { return number(t, l.server, "GET", l.key) == 7 })
+				require.ErrorIs(t, fixed.Release(t.Context()), lockrt.ErrLost)
+				require.ErrorIs(t, renewed.Release(t.Context()), lockrt.ErrLost)
+				require.NoError(t, several.Release(t.Context()))
+				require.NoError(t, other.Release(t.Context()))
+				tidyPermits(t, l.client, l.server, l.key)
+			})
+		}
+	}
+}
+
+// A holder stops before its permits are released by ids, as by its own release: Redis may grant them before it answers.
+func TestPermit_HolderStopsBeforeItIsReleasedByIDs(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	s := l.client.PermitSemaphore(l.key, 10)
+	p, several := permit(t, s, 1, lockrt.WithLease(time.Hour)), permit(t, s, 2, lockrt.WithLease(time.Hour))
+	ids := several.PermitIDs()
+	asked := make(chan [2]error, 10)
+	release := redistest.EvalSHA(scripts.PermitRelease.SHA1())
+	l.proxy.OnRequest(func(cmd []string) {
+		if release(cmd) {
+			asked <- [2]error{p.Err(), several.Err()}
+		}
+	})
+	require.NoError(t, s.Release(t.Context(), p.PermitID()))
+	told := receive(t, asked, "the request")
+	require.ErrorIs(t, told[0], lockrt.ErrLost)
+	require.NoError(t, told[1])
+	require.NoError(t, s.Release(t.Context(), ids[0]))
+	require.NoError(t, receive(t, asked, "the request")[1], "it has another one")
+	require.NoError(t, s.Release(t.Context(), several.PermitIDs()...))
+	require.ErrorIs(t, receive(t, asked, "the request")[1], lockrt.ErrLost)
+	tidyPermits(t, l.client, l.server, l.key)
+}
+
 func TestFault_Permit_LostAcquireOfOneWhoGivesUpIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for how, mode := range modes() {

@@ -107,6 +107,12 @@ func inTime(n int64, err error) (int64, error) {
 // Change makes a script change the count, once, however often it is sent: for the caller until ctx ends, at most for
 // the time limit of calls, and then, if anyway is set, in the background.
 func (k *Count) Change(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command) (int64, error) {
+	n, _, err := k.request(ctx, anyway, cmd)
+	return n, err
+}
+
+// request is Change, and reports whether the outcome is known.
+func (k *Count) request(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command) (n int64, known bool, err error) {
 	copies := false // of a request were sent; the goroutine that sends writes it
 	n, answered, err := k.changes.Change(ctx, k.c.OpTimeout, anyway, func(number, oldest uint64) (int64, error) {
 		reply, again := k.c.Net.RunInTime(nil, cmd(numbered(number, oldest)))
@@ -116,7 +122,9 @@ func (k *Count) Change(ctx context.Context, anyway bool, cmd func(protocol.Reque
 	if answered && err != nil && copies {
 		answered = false // the error is about one of them
 	}
-	return k.changed(ctx, anyway, n, answered, err)
+	known = answered && !transport.Unknown(err)
+	n, err = k.changed(ctx, anyway, n, answered, err)
+	return n, known, err
 }
 
 // insist calls send until it is answered, like Change.

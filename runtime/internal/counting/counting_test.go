@@ -72,7 +72,7 @@ func TestPermit_Part(t *testing.T) {
 
 	require.Equal(t, []*Permit{p}, k.holding(ids[:protocol.PermitLength]))
 	require.Empty(t, k.holding(NewIDs("", 1)))
-	k.took([]*Permit{p}, ids[:protocol.PermitLength])
+	k.took([]*Permit{p}, ids[:protocol.PermitLength], watchdog.ErrRefused)
 	require.True(t, p.Fewer(ids), "a renewal of both asked for too many")
 	require.Equal(t, ids[protocol.PermitLength:], p.Owner())
 	require.Equal(t, 1, p.Size())
@@ -80,7 +80,7 @@ func TestPermit_Part(t *testing.T) {
 	require.Len(t, k.Guards(), 1)
 	require.NoError(t, of.cause)
 
-	k.took([]*Permit{p}, ids[protocol.PermitLength:])
+	k.took([]*Permit{p}, ids[protocol.PermitLength:], watchdog.ErrRefused)
 	require.ErrorIs(t, of.cause, watchdog.ErrRefused)
 	require.ErrorIs(t, of.cause, failure.ErrLost)
 	require.Zero(t, p.Size())

@@ -56,7 +56,7 @@ func (c *Client) SetLease(key, raw string, d time.Duration, here *Count) (int64,
 // gone takes the id raw from the permits of this process if Redis does not know it. It returns the answer about its lease.
 func (k *Count) gone(raw string, left int64, err error) (int64, error) {
 	if err == nil && left == protocol.NoPermit {
-		k.took(k.holding(raw), raw)
+		k.took(k.holding(raw), raw, watchdog.ErrRefused)
 	}
 	return left, err
 }

@@ -162,7 +162,12 @@ func (k *Count) giveBack(ids string) (valid int64, sent bool, err error) {
 	return valid, tries, nil
 }
 
-// ReleaseAll releases permits of any process: all of them, or none if one is gone.
+// errDoubtful is why a permit is lost that Redis may have given back.
+var errDoubtful = fmt.Errorf("%w, or about to be: its release by id has no answer", watchdog.ErrRefused)
+
+// ReleaseAll releases permits of any process: all of them, or none if one is gone. A permit of this process that has all the ids loses them
+// before the request is sent: it has lost them, too, if one is gone. Those of several permits may stay, so these lose them when Redis
+// has released them, or may have.
 func (k *Count) ReleaseAll(ctx context.Context, raw string) (int64, error) {
 	touched := k.holding(raw)
 	for _, p := range touched {
@@ -173,13 +178,18 @@ func (k *Count) ReleaseAll(ctx context.Context, raw string) (int64, error) {
 			p.releasing.Add(-1)
 		}
 	}()
-	commands := k.c.Wire.PermitSemaphore(k.Name)
-	valid, err := k.Change(ctx, true, func(r protocol.Request) protocol.Command { return commands.ReleaseAll(r, raw) })
-	if err == nil && valid == 0 {
-		err = fmt.Errorf("%w: not all of the permits are there any more; none was given back", failure.ErrLost)
+	if len(touched) == 1 && without(raw, touched[0].Owner()) == "" {
+		k.took(touched, raw, watchdog.ErrRefused)
 	}
-	if err == nil {
-		k.took(touched, raw)
+	commands := k.c.Wire.PermitSemaphore(k.Name)
+	valid, known, err := k.request(ctx, true, func(r protocol.Request) protocol.Command { return commands.ReleaseAll(r, raw) })
+	switch {
+	case known && err == nil && valid == 0:
+		err = fmt.Errorf("%w: not all of the permits are there any more; none was given back", failure.ErrLost)
+	case known && err == nil:
+		k.took(touched, raw, watchdog.ErrRefused)
+	case !known:
+		k.took(touched, raw, errDoubtful)
 	}
 	return valid, err
 }
@@ -206,8 +216,8 @@ func (k *Count) holding(ids string) []*Permit {
 	return k.held(func(p *Permit) bool { return len(without(p.ids, ids)) < len(p.ids) })
 }
 
-// took removes released ids from permits of this process, and ends those that have no others.
-func (k *Count) took(from []*Permit, ids string) {
+// took removes released ids from permits of this process, and ends those that have no others because of cause.
+func (k *Count) took(from []*Permit, ids string, cause error) {
 	for _, p := range from {
 		k.mu.Lock()
 		left := without(p.ids, ids)
@@ -216,7 +226,7 @@ func (k *Count) took(from []*Permit, ids string) {
 		}
 		k.mu.Unlock()
 		if left == "" {
-			k.c.Watchdog.Lose(&p.guard, watchdog.ErrRefused)
+			k.c.Watchdog.Lose(&p.guard, cause)
 		}
 	}
 }
