@@ -252,6 +252,48 @@ func TestElection_LostReplies(t *testing.T) {
 	}
 }
 
+// A value that had no answer, and that the server gets when the leader has proclaimed a newer one, is not proclaimed any more.
+func TestElection_LateProclaim(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	for name, again := range map[string]string{"the newer one": "c", "the one before, again": "a"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.Proxy(t, server.Addr())
+			c := clientOf(t, proxy.URL(), lockrt.Options{})
+			office := redistest.Key(t, "office")
+			told := observe(t, newClient(t, lockrt.Options{}).Election(office))
+			leads(t, told, "")
+			l, err := c.Election(office).Campaign(patient(t), "a")
+			require.NoError(t, err)
+			leads(t, told, "a")
+
+			proclaims, elect := make(chan []string, 10), redistest.EvalSHA(scripts.Elect.SHA1())
+			proxy.OnRequest(func(cmd []string) {
+				if elect(cmd) {
+					proclaims <- cmd
+				}
+			})
+			lost := proxy.DropRequest(elect, 1, redistest.Close)
+			require.NotErrorIs(t, l.Proclaim(patient(t), "b"), lockrt.ErrLost)
+			receive(t, lost.Done(), "the request to be lost")
+			late := receive(t, proclaims, "the request")
+			leads(t, told, "b") // the client has gone on trying
+			require.NoError(t, l.Proclaim(patient(t), again))
+			token := leads(t, told, again)
+
+			done, err := server.Do(late...).AsInt64()
+			require.NoError(t, err)
+			require.Zero(t, done, "it comes too late")
+			leader, err := c.Election(office).Leader(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, lockrt.Leader{Value: again, Token: token, Client: c.ID()}, leader)
+			require.NoError(t, l.Resign(patient(t)))
+			leads(t, told, "")
+		})
+	}
+}
+
 // A campaign that ends before it is won leaves nothing behind.
 func TestElection_CampaignThatEnds(t *testing.T) {
 	t.Parallel()

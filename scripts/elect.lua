@@ -3,19 +3,21 @@
 -- KEYS[1]  the lock of the leader
 -- KEYS[2]  the record of the leader; its name is also that of the channel that announces changes
 -- ARGV[1]  the owner of the lock
--- ARGV[2]  its fencing token
+-- ARGV[2]  its fencing token, behind as many zeros as requests of its term had no answer before this one
 -- ARGV[3]  publish command: publish, spublish or both: see say.lua
 -- ARGV[4]  for how many milliseconds the record is kept; 0 to remove it
 -- ARGV[5]  the value that the leader publishes
 --
 -- Reply: 1  the record is written, or removed
---        0  refused: the owner does not hold the lock, or the record is of a later term
+--        0  refused: the owner does not hold the lock, or the record is of a later term, or of a later request of this
+--           term: its token has more zeros
 --        WRONGTYPE when the lock is something other than a hash, or the record than a string
 --
--- Twice: the record is the same after the second run, which announces nothing. A late run finds another owner or a
--- larger token, and changes nothing.
+-- Twice: the record is the same after the second run, which announces nothing. A late run finds another owner, a
+-- larger token, or the token with more zeros, and changes nothing.
 local stored = redis.call('get', KEYS[2])
-local term = stored and tonumber(string.match(stored, '^(%d+) ') or '0') or 0
+local token = stored and string.match(stored, '^(%d+) ') or '0'
+local term = tonumber(token)
 local record = ARGV[2] .. ' ' .. ARGV[1] .. ' ' .. ARGV[5]
 
 if ARGV[4] == '0' then
@@ -27,7 +29,7 @@ if ARGV[4] == '0' then
   return 1
 end
 
-if redis.call('hexists', KEYS[1], ARGV[1]) == 0 or term > tonumber(ARGV[2]) then
+if redis.call('hexists', KEYS[1], ARGV[1]) == 0 or term > tonumber(ARGV[2]) or term == tonumber(ARGV[2]) and #token > #ARGV[2] then
   return 0
 end
 redis.call('set', KEYS[2], record, 'px', ARGV[4])

@@ -63,11 +63,21 @@ func TestElect(t *testing.T) {
 		require.Equal(t, int64(1), elect(ours, "7", "60000", "another"))
 		check("7 "+ours+" another", "1")
 
+		// Two requests had no answer before the present one. The first of them comes now.
+		require.Equal(t, int64(1), elect(ours, "007", "60000", "newest"))
+		check("007 "+ours+" newest", "1")
+		require.Zero(t, elect(ours, "7", "60000", "late"))
+		require.Zero(t, elect(ours, "07", "60000", "late"))
+		check("007 " + ours + " newest")
+		require.Equal(t, int64(1), elect(ours, "007", "60000", "newer"))
+		check("007 "+ours+" newer", "1")
+
 		// The next candidate of the same process has the same owner. A late request of the candidate before it is
 		// refused.
 		require.Equal(t, int64(1), elect(ours, "8", "60000", "next"))
 		require.Zero(t, elect(ours, "7", "60000", "late"))
 		require.Zero(t, elect(ours, "7", "0", ""))
+		require.Zero(t, elect(ours, "00007", "60000", "late"), "the zeros count within a term")
 		check("8 "+ours+" next", "1")
 
 		// Another owner holds the lock, and has not announced that it leads.
@@ -77,6 +87,8 @@ func TestElect(t *testing.T) {
 		check("")
 		require.Equal(t, int64(1), elect(theirs, "9", "60000", ""))
 		check("9 "+theirs+" ", "1")
+		require.Equal(t, int64(1), elect(theirs, "09", "60000", ""))
+		check("09 "+theirs+" ", "1")
 		for range 2 {
 			_ = elect(theirs, "9", "0", "")
 		}

@@ -5,7 +5,7 @@
 --
 -- Reply: {ttl, record}
 --        ttl     milliseconds until the lease ends; -1 for ever; -2 it is free
---        record  as elect.lua writes it: token, owner and value; empty without a leader, since the lock is free or its
+--        record  as elect.lua writes it: token, perhaps behind zeros, owner and value; empty without a leader, since the lock is free or its
 --               owner has not announced yet that it leads
 --        WRONGTYPE when the lock is something other than a hash, or the record than a string
 --

@@ -31,6 +31,7 @@ type Term struct {
 	again    chan struct{} // has a value when the record is to be written again
 
 	writing sync.Mutex // guards that only one goroutine writes the record
+	doubts  int        // number of requests so far that Redis may still run after a later one; guarded by writing
 	mu      sync.Mutex // guards the value
 	value   string
 }
@@ -71,11 +72,11 @@ func (t *Term) Resign() error {
 	return t.lease.Release()
 }
 
-// record returns the record of t.
+// record returns the record of t. The caller holds t.writing.
 func (t *Term) record() protocol.Term {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return protocol.Term{Owner: t.lease.Owner(), Token: t.lease.Token(), Value: t.value}
+	return protocol.Term{Owner: t.lease.Owner(), Token: t.lease.Token(), Doubts: t.doubts, Value: t.value}
 }
 
 // confirm repeats write until Redis has answered, or the lease's context ends.
@@ -107,7 +108,11 @@ func (t *Term) write(ctx context.Context) error {
 		if err := t.lease.Err(); err != nil {
 			return err
 		}
+		resends := c.Net.Resent()
 		written, err := c.Net.Run(c.Wire.Lead(t.e.key, t.record(), leaderKeep)).Int()
+		if transport.Unknown(err) || c.Net.Resent() != resends {
+			t.doubts++
+		}
 		if err == nil && written == 0 {
 			err = fmt.Errorf("%w: Redis names another leader", failure.ErrLost)
 		}

@@ -18,10 +18,14 @@ func LeaderChannel(key string) string { return leaderRecord(key) }
 
 // A Term is what the leader says of itself.
 type Term struct {
-	Owner string // of the mutex
-	Token int64
-	Value string
+	Owner  string // of the mutex
+	Token  int64
+	Doubts int // number of requests of the term before this one whose outcome is unknown: they change nothing after this one
+	Value  string
 }
+
+// mostDoubts is how many doubts a record counts, each with a byte: a zero before its token, which every client reads.
+const mostDoubts = 1000
 
 // Lead returns the command that says that the owner of a mutex leads, for as long as it has that, and keeps the record. It replies
 // 1, or 0 if it is not for this owner to say.
@@ -34,7 +38,7 @@ func (p *Process) Resign(key string, t Term) Command { return p.elect(key, t, 0)
 
 func (p *Process) elect(key string, t Term, keep time.Duration) Command {
 	return Command{scripts.Elect, []string{key, leaderRecord(key)},
-		[]string{t.Owner, strconv.FormatInt(t.Token, 10), p.publish, millis(keep), t.Value}}
+		[]string{t.Owner, strings.Repeat("0", min(t.Doubts, mostDoubts)) + strconv.FormatInt(t.Token, 10), p.publish, millis(keep), t.Value}}
 }
 
 // Leader returns the command that asks who leads. [ReadLeading] reads its reply.
@@ -58,7 +62,7 @@ func ReadLeading(reply any) (ttl time.Duration, t Term, err error) {
 	return time.Duration(ms) * time.Millisecond, t, err
 }
 
-// ReadLeader reads the record in that reply. Of none it returns the zero Term.
+// ReadLeader reads the record in that reply, but for its doubts. Of none it returns the zero Term.
 func ReadLeader(record string) (t Term, err error) {
 	if record == "" {
 		return t, nil

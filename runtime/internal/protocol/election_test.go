@@ -20,6 +20,14 @@ func TestElection(t *testing.T) {
 		p.Resign("{k}:1", term))
 	require.Equal(t, Command{Script: scripts.Leader, Keys: []string{"k", "lockgen_leader:{k}"}}, p.Leader("k"))
 	require.Equal(t, "lockgen_leader:{k}", LeaderChannel("k"))
+	later := term
+	later.Doubts = 2
+	require.Equal(t, "007", p.Lead("k", later, time.Second).Args[1], "after two requests that may come late")
+	later.Doubts = 1 << 30
+	require.Len(t, p.Lead("k", later, time.Second).Args[1], mostDoubts+1)
+	late, err := ReadLeader("007 u:5 a b")
+	require.NoError(t, err)
+	require.Equal(t, term, late)
 	got, err := ReadLeader("7 u:5 a b")
 	require.NoError(t, err)
 	require.Equal(t, term, got)
