@@ -1,8 +1,12 @@
 package transport
 
 import (
+	"context"
+	"fmt"
 	"io"
+	"log/slog"
 	stdnet "net"
+	"slices"
 	"testing"
 	"time"
 
@@ -97,4 +101,92 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 	net.Quit()
 	u.wg.Wait()
 	net.Unlisten()
+}
+
+// A failing is a client of one server that looks like one of a cluster with two masters, of which the first has all slots. When that
+// gets a script and breaks is set, its connection breaks, and the second one has all slots from then on.
+type failing struct {
+	rueidis.Client
+
+	breaks bool
+	master int
+}
+
+func (*failing) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
+
+func (c *failing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if c.breaks && redistest.Command("EVALSHA")(cmd.Commands()) {
+		c.breaks, c.master = false, 3-c.master
+		return rueidis.NewErrorResult(io.EOF)
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+func (c *failing) Nodes() map[string]rueidis.Client {
+	return map[string]rueidis.Client{"10.0.0.1:1": master{c.Client, c}, "10.0.0.2:1": master{c.Client, c}}
+}
+
+// A master is a client of one master of a failing.
+type master struct {
+	rueidis.Client
+
+	of *failing
+}
+
+func (m master) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if slices.Equal(cmd.Commands(), []string{"CLUSTER", "SLOTS"}) {
+		cmd = m.B().Eval().Script(fmt.Sprintf("return {{0, 16383, {'10.0.0.%d', 1, 'id'}}}", m.of.master)).Numkeys(0).Build()
+	}
+	return m.Client.Do(ctx, cmd)
+}
+
+// An alone is a fake that does all at once.
+type alone struct{ *fake }
+
+func (alone) Go(f func()) { f() }
+
+// TestRunRoundInTime_Replicas shows that a round for whose grants replicas are waited for, and that the client of a cluster has sent again
+// by itself, is answered only by what it took: the first master may have run it.
+func TestRunRoundInTime_Replicas(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		value  string // of the semaphore
+		breaks bool
+		took   int64
+		fails  string // the error, or nothing
+	}{
+		"took nothing":             {value: "0"},
+		"took nothing, sent again": {value: "0", breaks: true, fails: ErrNoAnswer.Error()},
+		"took some":                {value: "1", took: 1},
+		"took some, sent again":    {value: "1", breaks: true, took: 1},
+		"refused":                  {value: "a text", fails: "WRONGTYPE"},
+		"refused when sent again":  {value: "a text", breaks: true, fails: ErrNoAnswer.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, key := redistest.Shared(t), redistest.Key(t, "s")
+			rc := &failing{Client: redistest.NewClient(t, server.Addr()), master: 1}
+			u := alone{&fake{rechecks: make(chan func(string) bool, 100)}}
+			process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+			net := New(Config{Client: rc, UUID: process.UUID, User: u, Replicas: 1, OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+			t.Cleanup(net.Unlisten)
+			s := process.Semaphore(key)
+			round := func(n uint64) protocol.Command {
+				return s.Acquire(protocol.Round{Request: protocol.Request{Number: n, Oldest: n, Keep: time.Minute}}, []int{1})
+			}
+			require.NoError(t, net.RunRoundInTime(round(1), nil).Err()) // loads the scripts, and learns who has the slots
+
+			server.Do("SET", key, test.value)
+			rc.breaks = test.breaks
+			n, err := net.RunRoundInTime(round(2), nil).Int()
+			require.Equal(t, test.breaks, net.Resent() == 1)
+			if test.fails == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, test.fails)
+			}
+			require.Equal(t, test.took, n)
+			server.Do("DEL", key)
+		})
+	}
 }
