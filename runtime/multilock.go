@@ -76,7 +76,7 @@ func memberOf(l Locker) locks.Locker {
 	case *MultiLock:
 		return (*composite.MultiLock)(l)
 	}
-	if composite.IsNothing(l) {
+	if composite.IsNil(l) {
 		return nil
 	}
 	if shows, ok := l.(inspected); ok {

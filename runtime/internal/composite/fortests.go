@@ -1,5 +1,7 @@
 package composite
 
+// Functions for the tests of package lockrt, which look at what no program sees. No other code calls them.
+
 import (
 	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/locks"

@@ -26,7 +26,7 @@ type compositeLease struct {
 	whole *leases.Lease
 	needs int
 	most  int    // largest number of its parts
-	after func() // is called when the whole was released, and when it is lost; or nil
+	after func() // called when the whole was released, and when it is lost; or nil
 
 	// replace releases a part that has ended before the whole, and may get another one; if nil, the part stays.
 	replace func(co *compositeLease, part *leases.Lease)
@@ -60,6 +60,12 @@ const (
 func compose(l *leases.Lease, needs int, parts []*leases.Lease) {
 	co := &compositeLease{whole: l, needs: needs, most: len(parts), parts: parts}
 	co.begin()
+}
+
+// compositeOf returns what l has as the lease of a MultiLock or of a RedLock, or nil.
+func compositeOf(l *leases.Lease) *compositeLease {
+	co, _ := l.Core().Rare().Parts.(*compositeLease)
+	return co
 }
 
 // begin makes the whole the lease of all parts.
@@ -104,8 +110,7 @@ func (co *compositeLease) join(part *leases.Lease) {
 	}
 }
 
-// bearer returns the composite lease that has the parts now: co, or the one that they went to, or
-// nil if none has them.
+// bearer returns the composite lease that has the parts now: co, or the one that they went to. It returns nil if none has them.
 func (co *compositeLease) bearer() *compositeLease {
 	for co != nil {
 		co.mu.Lock()
@@ -151,12 +156,6 @@ func (co *compositeLease) Over() {
 	if co.after != nil {
 		co.after()
 	}
-}
-
-// compositeOf returns what l has as the lease of a MultiLock or of a RedLock, or nil.
-func compositeOf(l *leases.Lease) *compositeLease {
-	co, _ := l.Core().Rare().Parts.(*compositeLease)
-	return co
 }
 
 // Look ends the whole if too many parts have ended, the last one because of cause. Otherwise it replaces the lost
@@ -341,32 +340,42 @@ func most[T any](parts []*leases.Lease, needs int, do func(part *leases.Lease) (
 	return done, errs
 }
 
-// budget returns the wait time in opts, and whether they have one.
-func budget(opts []leases.Option) (wait time.Duration, said bool, err error) {
-	if len(opts) == 0 {
-		return leases.UntilDone, false, nil
-	}
-	cfg := leases.Config{Wait: leases.UntilDone}
-	cfg.Apply(opts)
-	switch {
-	case cfg.Bad != nil:
-		return 0, true, cfg.Bad
-	case cfg.Wait == leases.UntilDone:
-		return leases.UntilDone, cfg.Said&leases.SaidWait != 0, nil
-	case cfg.Wait < 0 && cfg.Wait != leases.UntilDone:
-		return 0, true, fmt.Errorf("%w: a wait of %v is negative", failure.ErrBadOption, cfg.Wait)
-	}
-	return cfg.Wait, true, nil
-}
-
 // stamp gives a lease the token of its composite lease, for reentries.
 func stamp(l *leases.Lease, token int64) {
 	if g, _, ok := policy.MutexGrant(l.Core().Grant); ok && token > 0 {
-		g.On().Mu.Lock()
-		defer g.On().Mu.Unlock()
+		g.Resource().Mu.Lock()
+		defer g.Resource().Mu.Unlock()
 		if token != l.Core().Token && g.Ticket.Extra != nil {
 			g.Ticket.Extra.Tokens = engine.Tokens{} // the others are smaller
 		}
 		l.Core().Token, g.TokenPending = token, false
+	}
+}
+
+// undoPatience is how long a failing call waits until its grants are released.
+const undoPatience = 100 * time.Millisecond
+
+// undo releases the grants of a failing call. A release that takes longer than [undoPatience], or than the call may
+// last, continues in the background.
+func undo(ctx context.Context, parts []*leases.Lease) {
+	if len(parts) == 0 {
+		return
+	}
+	for _, l := range parts {
+		if g, _, ok := policy.MutexGrant(l.Core().Grant); ok {
+			g.PreventLinger(l) // others want them, and may not ask for it
+		}
+	}
+	done := make(chan struct{})
+	parts[0].Core().Client.Spawn(func() {
+		defer close(done)
+		_ = locks.Release(parts) // a failed release is withdrawn, or the key expires
+	})
+	timer := time.NewTimer(undoPatience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }

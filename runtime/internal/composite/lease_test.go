@@ -9,7 +9,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/leases"
 )
 
-// A noted holding notes what is unlocked.
+// A noted grant notes what is unlocked.
 type noted struct{ unlocked *[]*leases.Lease }
 
 func (noted) Reenter(*leases.Lease, *leases.Lease) bool { return false }
@@ -22,7 +22,7 @@ func (n noted) Unlock(l *leases.Lease) error {
 // A part that joins while a composite lease passes its parts on goes to the successor, or is released without one.
 func TestCompositeLease_WhatComesWhileItPasses(t *testing.T) {
 	t.Parallel()
-	for name, passes := range map[string]bool{"to an heir": true, "to nobody": false} {
+	for name, passes := range map[string]bool{"to a successor": true, "to none": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var unlocked []*leases.Lease

@@ -3,7 +3,9 @@ package composite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
@@ -20,15 +22,58 @@ import (
 // mutexes of one client take one round trip together.
 type MultiLock struct {
 	members []locks.Locker  // in the order of their keys
-	c       *locks.Client   // the client that calls the hooks; nil if all members are of other packages
-	opts    []leases.Option // the options of the member of that Client
+	c       *locks.Client   // the client that calls the hooks; nil if all members are of other modules
+	opts    []leases.Option // the options of the member of that client
 	keys    []string        // of the members
-	key     string          // all of them
+	key     string          // all keys
 	wait    time.Duration   // the shortest wait of the members, or UntilDone
 	err     error           // why they cannot be locked
 }
 
 var _ locks.Locker = (*MultiLock)(nil)
+
+// NewMultiLock returns the lock of all lockers: the members of a MultiLock among them take its place, and the same lock counts once.
+func NewMultiLock(lockers ...locks.Locker) *MultiLock {
+	m := &MultiLock{wait: leases.UntilDone, members: make([]locks.Locker, 0, len(lockers))}
+	for i, locker := range lockers {
+		whole, ok := locker.(*MultiLock)
+		switch {
+		case IsNil(locker):
+			m.refuse("", fmt.Errorf("%w: lock %d of a MultiLock is nil", failure.ErrBadOption, i))
+		case ok:
+			m.members = append(m.members, whole.members...)
+			m.err = core.FirstError(m.err, whole.err)
+		default:
+			m.members = append(m.members, locker)
+		}
+	}
+	slices.SortStableFunc(m.members, inOrder)
+	m.members = m.distinct()
+	m.keys = make([]string, len(m.members))
+	for i, l := range m.members {
+		m.keys[i] = l.Key()
+		c, opts := first(l)
+		if m.c == nil && c != nil {
+			m.c, m.opts = c, opts
+		}
+		wait, said, err := budget(opts)
+		switch {
+		case err != nil:
+			m.refuse(l.Key(), err)
+		case said && wait != leases.UntilDone && (m.wait == leases.UntilDone || wait < m.wait):
+			m.wait = wait
+		}
+	}
+	m.key = strings.Join(m.keys, ", ")
+	return m
+}
+
+// refuse records why m cannot be locked, unless there is a reason already.
+func (m *MultiLock) refuse(key string, err error) {
+	if m.err == nil {
+		m.err = &observe.Error{Op: "lock", Key: key, Err: err}
+	}
+}
 
 func (m *MultiLock) Key() string { return core.OrZero(m).key }
 
@@ -42,15 +87,15 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...leases.Option) (*leases.Le
 	ctx = core.Present(ctx)
 	a := leases.Attempt{Client: m.c.Core(), Op: "lock", Kind: core.KindMulti, Key: m.key, Parts: m.keys}
 	a.Config.Label = leases.LabelOf(m.opts, opts)
-	a.Starts(ctx)
+	a.ReportStart(ctx)
 	whole, err := m.take(ctx, opts, a.WaitsFor)
 	if err != nil {
 		addHolder(a.Blocked, err)
-		a.Ends(observe.AcquireEvent{Err: err})
+		a.ReportEnd(observe.AcquireEvent{Err: err})
 		return nil, err
 	}
 	whole.Core().Label = a.Config.Label
-	a.Hands(whole.Core(), 0)
+	a.Acquired(whole.Core(), 0)
 	return whole, nil
 }
 
@@ -179,10 +224,11 @@ func lengthen(ctx context.Context, parts []*leases.Lease) error {
 	return nil
 }
 
-// addHolder adds the holder that b, of the call as a whole, has learned of to the error of the member that it did not get.
+// addHolder adds a holder to err, the error of the member that the call did not get: the holder that b, of the call as a whole, has learned
+// of.
 func addHolder(b *fleet.Blockage, err error) {
 	of := (*observe.Error)(nil)
-	if !errors.As(err, &of) || of.Holder != nil && (of.Holder.Own || !of.Holder.Since.IsZero()) || !leases.ByOthers(of.Err) {
+	if !errors.As(err, &of) || of.Holder != nil && (of.Holder.Own || !of.Holder.Since.IsZero()) || !leases.HeldByOthers(of.Err) {
 		return
 	}
 	if h := b.Holder("", of.Key); h != nil {
@@ -193,11 +239,29 @@ func addHolder(b *fleet.Blockage, err error) {
 // endedAt returns the error of a call for several locks whose context has ended, when err was that of one of them.
 func endedAt(ctx context.Context, whole string, err error) error {
 	of := (*observe.Error)(nil)
-	if !leases.ByOthers(err) || !errors.As(err, &of) {
+	if !leases.HeldByOthers(err) || !errors.As(err, &of) {
 		return &observe.Error{Op: "lock", Key: whole, Err: resource.EndedBy(ctx, err)}
 	}
 	if errors.Is(err, ctx.Err()) {
 		return err
 	}
 	return &observe.Error{Op: "lock", Key: of.Key, Holder: of.Holder, Err: resource.EndedBy(ctx, err)}
+}
+
+// budget returns the wait time in opts, and whether they have one.
+func budget(opts []leases.Option) (wait time.Duration, said bool, err error) {
+	if len(opts) == 0 {
+		return leases.UntilDone, false, nil
+	}
+	cfg := leases.Config{Wait: leases.UntilDone}
+	cfg.Apply(opts)
+	switch {
+	case cfg.Bad != nil:
+		return 0, true, cfg.Bad
+	case cfg.Wait == leases.UntilDone:
+		return leases.UntilDone, cfg.Said&leases.SaidWait != 0, nil
+	case cfg.Wait < 0 && cfg.Wait != leases.UntilDone:
+		return 0, true, fmt.Errorf("%w: a wait of %v is negative", failure.ErrBadOption, cfg.Wait)
+	}
+	return cfg.Wait, true, nil
 }

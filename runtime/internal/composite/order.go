@@ -62,8 +62,7 @@ func inOrder(a, b locks.Locker) int {
 	return strings.Compare(aKind, bKind)
 }
 
-// describe returns which kind of lock of this package l is, its clients, and its options; nothing if l is of another
-// package.
+// describe returns the kind of l, its clients, and its options; nothing if l is a Locker of another module.
 func describe(l locks.Locker) (kind string, clients []*locks.Client, opts []leases.Option) {
 	switch l := l.(type) {
 	case *locks.Mutex:
@@ -104,7 +103,7 @@ func first(l locks.Locker) (c *locks.Client, opts []leases.Option) {
 func sites(clients []*locks.Client) []string {
 	all := make([]string, len(clients))
 	for i, c := range clients {
-		all[i] = c.Line().Site()
+		all[i] = c.Base().Site()
 	}
 	slices.Sort(all)
 	return all

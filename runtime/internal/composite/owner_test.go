@@ -54,7 +54,7 @@ func TestMultiLock_EntersWhatItsOwnerGotAMomentAgo(t *testing.T) {
 		entry := r.Join(w)
 		require.Equal(t, resource.Entered, entry)
 		if wanted {
-			lease, err := c.Line().Contend(ctx, &asked{Mutex: r, entry: entry, again: true}, w, cfg, nil)
+			lease, err := c.Base().Contend(ctx, &asked{Mutex: r, entry: entry, again: true}, w, cfg, nil)
 			require.NoError(t, err)
 			require.NoError(t, lease.Unlock(ctx))
 		} else {
@@ -88,7 +88,7 @@ func TestMultiLock_AsksWhenNobodyElseDoes(t *testing.T) {
 	require.Equal(t, resource.TurnedAway, entry)
 	before.Leave(first)
 	before.Exit()
-	lease, err := c.Line().Contend(ctx, &asked{Mutex: r, entry: entry, again: true}, w, cfg, nil)
+	lease, err := c.Base().Contend(ctx, &asked{Mutex: r, entry: entry, again: true}, w, cfg, nil)
 	require.NoError(t, err)
 	require.NoError(t, lease.Unlock(ctx))
 	r.Exit()

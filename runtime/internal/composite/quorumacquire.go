@@ -22,7 +22,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// A quorumAcquire is the contest of one call: it competes with others on the servers.
+// A quorumAcquire is the contest of one call for a RedLock: the call competes with others on the servers.
 type quorumAcquire struct {
 	m     *RedLock
 	ctx   context.Context
@@ -111,7 +111,7 @@ func (e *quorumAcquire) Ask(*resource.Waiter) {
 	r.Caller = e.tracer()
 	open := e.open()
 	for i, m := range e.m.parts {
-		m.Client().Line().Spawn(func() {
+		m.Client().Base().Spawn(func() {
 			lease, err := (*leases.Lease)(nil), failure.ErrNotAcquired
 			if slices.Contains(open, m) {
 				r.Caller.Part(trace.Asks, i, nil)
@@ -139,7 +139,7 @@ func (e *quorumAcquire) open() []*locks.Mutex {
 
 // limit is the time limit for an answer.
 func (e *quorumAcquire) limit() time.Duration {
-	return min(e.m.parts[0].Client().Line().Settings.RedLockTimeout, e.cfg.TTL/2)
+	return min(e.m.parts[0].Client().Base().Settings.RedLockTimeout, e.cfg.TTL/2)
 }
 
 // answered handles the answer of a server, or its absence.
@@ -182,7 +182,7 @@ func (e *quorumAcquire) answered(r *quorum.Round[*leases.Lease], server int, par
 
 // Pace returns how long a server usually takes for an answer.
 func (e *quorumAcquire) Pace(server int) time.Duration {
-	return time.Duration(e.m.parts[server].Client().Line().Pace.Recent.Load())
+	return time.Duration(e.m.parts[server].Client().Base().Pace.Recent.Load())
 }
 
 // Prompt makes the call ask again.
@@ -303,7 +303,7 @@ func (e *quorumAcquire) listen() {
 		return
 	}
 	for i, m := range e.m.parts {
-		e.listeners = append(e.listeners, m.Client().Line().Net.Listen(protocol.LockChannel(m.Key()), func(ev hub.Event) {
+		e.listeners = append(e.listeners, m.Client().Base().Net.Listen(protocol.LockChannel(m.Key()), func(ev hub.Event) {
 			if !ev.Subscribed {
 				e.rounds.Heard(i)
 			}
@@ -315,10 +315,10 @@ func (e *quorumAcquire) listen() {
 // took is how long a majority took to answer the latest round.
 func (e *quorumAcquire) took() time.Duration { return time.Duration(e.rounds.Took.Load()) }
 
-// closed returns how many of the servers are not asked any more, since their Clients are closed.
+// closed returns how many of the servers are not asked any more, since their clients are closed.
 func (e *quorumAcquire) closed() (n int) {
 	for _, m := range e.m.parts {
-		if !m.Client().Line().Granting() {
+		if !m.Client().Base().Granting() {
 			n++
 		}
 	}

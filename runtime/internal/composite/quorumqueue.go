@@ -30,6 +30,11 @@ type quorumQueue struct {
 	answers  engine.Answers // of the servers to the first waiter
 }
 
+// queuesOf returns the queues of c.
+func queuesOf(c *locks.Client) *quorumQueues {
+	return resource.QueuesOf(c.Base(), func() *quorumQueues { return new(quorumQueues) })
+}
+
 // join adds e to the end of its queue and reports whether it is the first.
 func (r *quorumQueues) join(e *quorumAcquire) (first bool) {
 	r.mu.Lock()
@@ -133,13 +138,26 @@ func (r *quorumQueues) advance(e, next *quorumAcquire) bool {
 	return q != nil && len(q.acquires) > 1 && q.acquires[1] == next && r.remove(e)
 }
 
+// EachWaiting calls f for the calls that wait for the RedLock of key, or for all if key is empty.
+func (r *quorumQueues) EachWaiting(key string, f func(w *resource.Waiter, kind, key string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, q := range r.all {
+		for i, e := range q.acquires {
+			if (key == "" || e.m.key == key) && (i > 0 || e.began.Load() == 0) { // the first one stays in the queue until its lease is over
+				f(e.w, core.KindRedLock, e.m.key)
+			}
+		}
+	}
+}
+
 // pass gives the grants of e to the next waiter, on the same terms, and returns the composite lease of its parts, or
 // nil. The next waiter gets the trusted parts that no other call has re-entered; the rest is left to release.
 func (e *quorumAcquire) pass(parts []*leases.Lease) (successor *compositeLease, rest []*leases.Lease) {
 	c := e.m.parts[0].Client()
 	next := queuesOf(c).behind(e)
 	if next == nil || next.cfg.Terms != e.cfg.Terms || next.cfg.Fenced || next.cfg.MaxHold > 0 || e.cfg.MaxHold > 0 ||
-		c.Line().Settings.Cohort == 1 || e.passedFor() >= resource.LocalPassLimit || !c.Line().Granting() {
+		c.Base().Settings.Cohort == 1 || e.passedFor() >= resource.LocalPassLimit || !c.Base().Granting() {
 		return nil, parts
 	}
 	var passed []*leases.Lease
@@ -157,7 +175,7 @@ func (e *quorumAcquire) pass(parts []*leases.Lease) (successor *compositeLease, 
 	if len(passed) < e.m.needs() || !next.inherit(e, passed) {
 		return nil, append(passed, rest...)
 	}
-	c.Line().Counts.Local.Add(1)
+	c.Base().Counts.Local.Add(1)
 	return compositeOf(next.whole), rest
 }
 
@@ -193,22 +211,4 @@ func (e *quorumAcquire) after() {
 		pause = time.Millisecond + 3*e.took()
 	}
 	queuesOf(e.m.parts[0].Client()).leave(e, pause)
-}
-
-// queuesOf returns the queues of c.
-func queuesOf(c *locks.Client) *quorumQueues {
-	return resource.QueuesOf(c.Line(), func() *quorumQueues { return new(quorumQueues) })
-}
-
-// EachWaiting calls f for the calls that wait for the RedLock of key, or for all if key is empty.
-func (r *quorumQueues) EachWaiting(key string, f func(w *resource.Waiter, kind, key string)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, q := range r.all {
-		for i, e := range q.acquires {
-			if (key == "" || e.m.key == key) && (i > 0 || e.began.Load() == 0) { // the first one stays in the queue until its lease is over
-				f(e.w, core.KindRedLock, e.m.key)
-			}
-		}
-	}
 }

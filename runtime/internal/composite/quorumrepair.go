@@ -31,14 +31,14 @@ func (e *quorumAcquire) complete(co *compositeLease, m *locks.Mutex, pause time.
 		if bearer == nil {
 			return
 		}
-		m.Client().Line().Spawn(func() {
+		m.Client().Base().Spawn(func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), e.limit())
 			defer cancel()
 			part, err := e.recruit(ctx, bearer, m)
 			switch {
 			case part != nil:
 				e.admit(bearer, m, part)
-			case errors.Is(err, failure.ErrNotAcquired), err != nil && core.Passing(err) && m.Client().Line().Granting():
+			case errors.Is(err, failure.ErrNotAcquired), err != nil && core.Passing(err) && m.Client().Base().Granting():
 				e.complete(bearer, m, min(2*pause, e.seldom()))
 			}
 		})
@@ -95,7 +95,7 @@ func (e *quorumAcquire) replace(co *compositeLease, part *leases.Lease) {
 	if monotonic.Since(part.Core().Began) < e.seldom() {
 		pause = e.seldom()
 	}
-	m.Client().Line().Spawn(func() {
+	m.Client().Base().Spawn(func() {
 		_ = part.Core().Grant.Unlock(part)
 		e.complete(co, m, pause)
 	})

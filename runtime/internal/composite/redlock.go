@@ -16,13 +16,14 @@ import (
 type RedLock struct {
 	key      string
 	parts    []*locks.Mutex
-	err      error  // why it is no lock
+	err      error  // why the call of NewRedLock was wrong, or nil
 	queueKey string // names the queue of its waiters in this process: the key, and the servers
 }
 
 var _ locks.Locker = (*RedLock)(nil)
 
-// NewRedLock returns the lock of a key on the servers of clients. The first client decides the timeouts, and calls the hooks; closing it ends the calls.
+// NewRedLock returns the lock of a key on the servers of clients. The first client decides the timeouts, and calls the hooks. Closing it
+// ends the calls.
 func NewRedLock(key string, clients []*locks.Client, opts ...leases.Option) *RedLock {
 	fail := func(format string, args ...any) *RedLock {
 		return &RedLock{key: key, err: fmt.Errorf("%w: "+format, append([]any{failure.ErrBadOption}, args...)...)}
@@ -36,7 +37,7 @@ func NewRedLock(key string, clients []*locks.Client, opts ...leases.Option) *Red
 		if c.Made() == nil {
 			return fail("client %d of a red lock is nil", i)
 		}
-		for _, addr := range c.Line().Net.Addrs() {
+		for _, addr := range c.Base().Net.Addrs() {
 			if seen[addr] {
 				return fail("a red lock with the server %s twice", addr)
 			}
@@ -47,10 +48,11 @@ func NewRedLock(key string, clients []*locks.Client, opts ...leases.Option) *Red
 	return newRedLock(parts)
 }
 
+// newRedLock returns the lock whose parts are these mutexes.
 func newRedLock(parts []*locks.Mutex) *RedLock {
 	m := &RedLock{key: parts[0].Key(), parts: parts}
 	for _, part := range parts {
-		m.queueKey += part.Client().Line().Wire.UUID + ":" + part.Key() + " "
+		m.queueKey += part.Client().Base().Wire.UUID + ":" + part.Key() + " "
 	}
 	return m
 }
@@ -104,7 +106,7 @@ func (m *RedLock) take(ctx context.Context, a *leases.Attempt, opts []leases.Opt
 	whole.Core().Label = cfg.Label
 	e := newQuorumAcquire(ctx, m, opts, cfg, whole)
 	e.inLine = cfg.Wait != 0 && !m.entered(whole)
-	err := c.Line().Await(ctx, e, e.w, cfg, a.Waits)
+	err := c.Base().Await(ctx, e, e.w, cfg, a.Waits)
 	if err == nil && ctx.Err() != nil {
 		err = core.Ended(ctx) // granted, but the caller does not want it any more
 	}
@@ -115,12 +117,12 @@ func (m *RedLock) take(ctx context.Context, a *leases.Attempt, opts []leases.Opt
 	if compositeOf(whole) == nil {
 		queuesOf(c).leave(e, 0)
 	} else {
-		c.Line().Spawn(func() { _ = whole.Core().Grant.Unlock(whole) })
+		c.Base().Spawn(func() { _ = whole.Core().Grant.Unlock(whole) })
 	}
 	return nil, err
 }
 
-// entered reports whether l may enter its caller's lease: it does not wait for itself.
+// entered reports whether l may enter the lease of its caller, which then does not wait for itself.
 func (m *RedLock) entered(l *leases.Lease) bool {
 	return l.Core().Rare().Owner != nil || slices.ContainsFunc(m.parts, func(part *locks.Mutex) bool {
 		return leases.Enterable(l.Core().Parent, part.Client().Core(), part.Key()) != nil

@@ -21,7 +21,7 @@ func TestLease_StampDropsSmallerTokens(t *testing.T) {
 	key := redistest.Key(t, "k")
 	lease, err := c.Mutex(key, leases.WithFencing()).Lock(t.Context())
 	require.NoError(t, err)
-	r, known := c.Resources.Known(key)
+	r, known := c.Mutexes.Find(key)
 	require.True(t, known)
 	left := func() int {
 		r.Mu.Lock()

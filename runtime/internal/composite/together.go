@@ -37,7 +37,7 @@ var errGivenBack = errors.New("given back, as another part of the MultiLock is n
 // A trial is one try to lock a mutex among others.
 type trial struct {
 	m        *locks.Mutex
-	own      context.Context // of the try
+	own      context.Context // the context of the try
 	resource *policy.Mutex   // nil without a resource to contend at
 	w        *resource.Waiter
 	entry    resource.Entry // the result of joining the resource
@@ -81,7 +81,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 		}
 	}
 	if again {
-		ask(c, trials, c.Line().Net.Prompt() && wait == leases.UntilDone && ctx.Done() == nil) // as in [Mutex.take]
+		ask(c, trials, c.Base().Net.Prompt() && wait == leases.UntilDone && ctx.Done() == nil) // as take of a mutex does
 	}
 	got = make([]*leases.Lease, 0, len(trials))
 	var behind []*leases.Lease
@@ -97,7 +97,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 		default:
 			var lease *leases.Lease
 			t.asked = asked{Mutex: t.resource, entry: t.entry, again: t.entry != resource.ToAsk}
-			if lease, t.err = c.Line().Contend(ctx, &t.asked, t.w, t.cfg, nil); lease != nil {
+			if lease, t.err = c.Base().Contend(ctx, &t.asked, t.w, t.cfg, nil); lease != nil {
 				t.lease = lease // the one that it had from the beginning
 			}
 			t.resource.Exit()
@@ -132,14 +132,14 @@ func ask(c *locks.Client, trials []trial, inline bool) {
 		}
 		switch op := t.resource.Prepare(t.w); {
 		case op == nil: // it was handed over a moment ago
-		case op.To == c.Line().Takes:
+		case op.To == c.Base().Takes:
 			takes = append(takes, op)
 		default:
 			acquires = append(acquires, op)
 		}
 	}
-	c.Line().Takes.SubmitAll(takes, inline)
-	c.Line().Acquires.SubmitAll(acquires, inline)
+	c.Base().Takes.SubmitAll(takes, inline)
+	c.Base().Acquires.SubmitAll(acquires, inline)
 }
 
 // asked is a resource that a waiter has joined already, and asked if it has to.

@@ -13,7 +13,7 @@ func (m *MultiLock) tracer() *trace.Caller {
 	if m.c == nil {
 		return nil
 	}
-	return trace.NewCaller(m.c.Line().Wholes, m.c.ID())
+	return trace.NewCaller(m.c.Base().Wholes, m.c.ID())
 }
 
 // tracesPart says whether a call of a MultiLock has got the member behind the first one that it asked for, by i: its lease, or nil.
@@ -31,7 +31,7 @@ func tracesPart(tr *trace.Caller, i int, l *leases.Lease) {
 
 // traced has the rounds of a call reported, if a test wants to know.
 func (e *quorumAcquire) traced() {
-	if e.m.parts[0].Client().Line().Wholes == nil {
+	if e.m.parts[0].Client().Base().Wholes == nil {
 		return
 	}
 	e.rounds.Trace = func(r *quorum.Round[*leases.Lease], a trace.Action, server int, part *leases.Lease) {
@@ -46,10 +46,10 @@ func (e *quorumAcquire) traced() {
 // tracer returns what reports a round, if a test wants to know. It does not report rounds of a call that re-enters.
 func (e *quorumAcquire) tracer() *trace.Caller {
 	c := e.m.parts[0].Client()
-	if c.Line().Wholes == nil || e.m.entered(e.whole) {
+	if c.Base().Wholes == nil || e.m.entered(e.whole) {
 		return nil
 	}
-	tr := trace.NewCaller(c.Line().Wholes, c.ID())
+	tr := trace.NewCaller(c.Base().Wholes, c.ID())
 	tr.Begins([]string{e.m.key})
 	return tr
 }

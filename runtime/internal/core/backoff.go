@@ -8,23 +8,27 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 )
 
-// A Backoff is the pauses between requests, and their number: lockrt.Backoff.
+// A Backoff says how long a client pauses between requests, and how often it sends them: lockrt.Backoff.
 type Backoff struct {
 	first, step, most time.Duration
 	double            bool
-	Limit             int
+	Limit             int // number of attempts; 0 for any number, and less for an unusable one
 }
 
+// ConstantBackoff returns a backoff whose pauses are d at most.
 func ConstantBackoff(d time.Duration) Backoff { return Backoff{first: d, most: d} }
 
+// LinearBackoff returns a backoff whose pauses are first at most, and then each longer by step, up to most.
 func LinearBackoff(first, step, most time.Duration) Backoff {
 	return Backoff{first: first, step: step, most: most}
 }
 
+// ExponentialBackoff returns a backoff whose pauses are first at most, and then each twice as long, up to most.
 func ExponentialBackoff(first, most time.Duration) Backoff {
 	return Backoff{first: first, most: most, double: true}
 }
 
+// Attempts returns b with n attempts at most.
 func (b Backoff) Attempts(n int) Backoff {
 	b.Limit = n
 	if n < 1 {
@@ -48,7 +52,7 @@ func (b Backoff) Check() error {
 	return nil
 }
 
-// Longest returns the pause after this many refusals; at least a half of it passes, or 1.5s less if that is 15s or more.
+// Longest returns the longest pause after this many refusals. Pause takes at least a half of it.
 func (b Backoff) Longest(refused int) time.Duration {
 	d := b.first
 	switch {
@@ -68,7 +72,7 @@ func (b Backoff) Longest(refused int) time.Duration {
 	return min(d, b.most)
 }
 
-// Pause returns a random pause.
+// Pause returns a random pause after this many refusals.
 func (b Backoff) Pause(refused int) time.Duration {
 	d := b.Longest(refused)
 	return d/2 + rand.N(d-d/2+1)

@@ -7,7 +7,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-// Answer is bounded for a call about a key that does nothing else, and returns the error of that call.
+// Answer is Bounded for a call about key that sends nothing else. It checks the key, and adds the operation and the key to the error.
 func Answer[T any](ctx context.Context, c *Client, op, key string, send func() (T, error)) (T, error) {
 	var got T
 	err := c.CheckKey(key)

@@ -17,11 +17,11 @@ import (
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-// A Client is the part of a client that leases, too, need: the settings, the connections, the watchdog, the counts, the goroutines, and what
-// Close waits for. Packages above add their parts to it.
+// A Client is the part of a client that leases, too, need: the settings, the connections, the watchdog, the counts, the goroutines, and how
+// the client ends. Packages above add their parts to it.
 type Client struct {
-	RC       rueidis.Client
-	conn     connect.Connection // by rc
+	RC       rueidis.Client     // sends the commands; nil before Init
+	conn     connect.Connection // has RC, and says how it is connected
 	Settings Settings
 
 	Wire     protocol.Process     // the common part of its requests
@@ -33,7 +33,7 @@ type Client struct {
 
 	Counts   counts
 	Pace     pace             // of the server
-	Reports  hooks.Queue      // of what must not wait for a hook
+	Reports  hooks.Queue      // calls of hooks, for which no caller waits
 	Observed bool             // there are hooks for calls or leases
 	Traced   trace.Func       // for tests that replay the steps of mutexes; else nil
 	Wholes   trace.WholeFunc  // for tests that replay the calls of MultiLocks; else nil
@@ -72,7 +72,7 @@ type Above interface {
 // Init has c send its commands through conn.
 func (c *Client) Init(conn connect.Connection, opts Settings, above Above) {
 	c.RC, c.conn, c.Settings, c.Above = conn.Redis, conn, opts, above
-	c.Open()
+	c.MakeChannels()
 	c.Settings.Hooks = hooks.Guard(opts.Hooks, opts.Logger)
 	c.Observed = hooks.Observing(&opts.Hooks)
 	c.Wire = protocol.NewProcess(conn.UUID, conn.Publish(), max(0, opts.TokenTTL), opts.Watchdog)
@@ -105,12 +105,12 @@ func (c *Client) Site() string {
 	return c.conn.Site(c.Net.Addrs())
 }
 
-// Open makes what the goroutines of c need.
-func (c *Client) Open() {
+// MakeChannels makes the channels of c.
+func (c *Client) MakeChannels() {
 	c.tasks, c.Closing, c.Stopped = make(chan func()), make(chan struct{}), make(chan struct{})
 }
 
-// A pace is the recent response time of a server, or how long it has not answered; 0 before its first answer.
+// A pace is the recent response time of a server; 0 before its first answer.
 type pace struct{ Recent atomic.Int64 }
 
 // Answered records a response time of the server.

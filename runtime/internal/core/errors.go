@@ -12,7 +12,8 @@ import (
 // Ended returns the error of a context that is done.
 func Ended(ctx context.Context) error { return failure.Ended(ctx) }
 
-func FirstOf(a, b error) error {
+// FirstError returns a, or b if a is nil.
+func FirstError(a, b error) error {
 	if a != nil {
 		return a
 	}
@@ -25,9 +26,9 @@ func Refused(err error) error { return transport.Refused(err) }
 // Passing reports whether err goes away by itself, so that a waiting call may wait for that too.
 func Passing(err error) bool { return transport.Passing(err) }
 
-// SendsAgain returns how often a call that does not wait sends a request again at once that failed with err: once to
-// learn its outcome, and once for each connection to a server that may have been cut while it was idle: the connection
-// of a lone caller, and the shared one.
+// SendsAgain returns how often a call that does not wait sends a request again at once that failed with err. It sends a request with an
+// unknown outcome once more. After a cut connection, it sends the request once for each connection to a server that may have been cut while
+// it was idle: the connection of a lone caller, and the shared one.
 func SendsAgain(err error) int {
 	switch {
 	case transport.Cut(err):
@@ -41,29 +42,28 @@ func SendsAgain(err error) int {
 // OpHold is the operation in the error of a lost lease.
 const OpHold = "hold"
 
-// OfLease returns the error that the holder of the lease of key with that name sees after it ended
-// because of cause.
-func OfLease(key, name string, cause error) error {
+// LeaseError returns the error that a holder sees after cause ended its lease of key, which has that name.
+func LeaseError(key, name string, cause error) error {
 	if of := (*observe.Error)(nil); !errors.Is(cause, failure.ErrLost) || errors.As(cause, &of) {
 		return cause
 	}
 	return &observe.Error{Op: OpHold, Key: key, Name: name, Err: cause}
 }
 
-// Bare returns the reason why the lease of key ended, without the lease itself.
-func Bare(key string, err error) error {
-	if of, ok := err.(*observe.Error); ok && of.Op == OpHold && of.Key == key { //nolint:errorlint // an error of OfLease, with nothing around it
+// CauseOf returns the cause in err, if err is the LeaseError of a lease of key, and otherwise err.
+func CauseOf(key string, err error) error {
+	if of, ok := err.(*observe.Error); ok && of.Op == OpHold && of.Key == key { //nolint:errorlint // a LeaseError, with nothing around it
 		return of.Err
 	}
 	return err
 }
 
-// FailedAt returns err of an operation on the lock of the lease of key, or nil for nil.
+// FailedAt returns the error of the operation op on the lock named key that failed with err, or nil if err is nil.
 func FailedAt(op, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	failed := &observe.Error{Op: op, Key: key, Err: Bare(key, err)}
+	failed := &observe.Error{Op: op, Key: key, Err: CauseOf(key, err)}
 	if of := (*observe.Error)(nil); errors.As(err, &of) && of.Op == OpHold && of.Key == key {
 		failed.Name = of.Name
 	}

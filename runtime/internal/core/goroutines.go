@@ -5,6 +5,7 @@ import "time"
 // A signal is nil until a goroutine waits for it, and closed once.
 type signal chan struct{}
 
+// set closes s, unless s is nil or closed.
 func (s signal) set() {
 	if s == nil {
 		return
@@ -31,15 +32,7 @@ func (c *Client) Aside(f func()) {
 	})
 }
 
-// Returned is called at the end of a function on a goroutine that Close did not wait for.
-func (c *Client) Returned() {
-	if c.disconnected.Load() {
-		c.RC.Close() // rueidis keeps a connection that it was establishing when it was closed
-	}
-	c.Started() // it was not counted, and ends now
-}
-
-// start runs f, and then records its end.
+// start runs f on an idle goroutine, or on a new one, which records its end.
 func (c *Client) start(f func()) {
 	select {
 	case c.tasks <- f:
@@ -48,15 +41,10 @@ func (c *Client) start(f func()) {
 	}
 }
 
-func (c *Client) Started() {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	c.Running++
-}
-
 // idleWorkers is the largest number of idle goroutines.
 const idleWorkers = 64
 
+// work runs f, and then the functions that start has for it, until there are many idle goroutines or the client is closed.
 func (c *Client) work(f func()) {
 	for {
 		f()
@@ -74,6 +62,14 @@ func (c *Client) work(f func()) {
 	}
 }
 
+// Started counts a goroutine, or a call that acquires: Close waits until it is Finished.
+func (c *Client) Started() {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	c.Running++
+}
+
+// Finished undoes Started.
 func (c *Client) Finished() {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
@@ -81,6 +77,14 @@ func (c *Client) Finished() {
 	if c.Running == 0 {
 		c.idle.set()
 	}
+}
+
+// Returned is called at the end of a function on a goroutine that Close did not wait for.
+func (c *Client) Returned() {
+	if c.disconnected.Load() {
+		c.RC.Close() // rueidis keeps a connection that it was establishing when it was closed
+	}
+	c.Started() // it was not counted, and its end is
 }
 
 // Pause waits for d and reports false if the client was closed meanwhile.

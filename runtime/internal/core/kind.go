@@ -22,6 +22,7 @@ const (
 // A KindNumber is a kind in one byte: a place in CountedKinds.
 type KindNumber uint8
 
+// NumberOf returns the number of a kind, which is one of CountedKinds.
 func NumberOf(kind string) KindNumber { return KindNumber(slices.Index(CountedKinds[:], kind)) }
 
 // RWKind returns the kind of a read-write lock for its writer or its readers.

@@ -84,7 +84,7 @@ func (c *Client) Close() error {
 		defer close(renewed)
 		c.Watchdog.Close()
 		if c.disconnected.Load() {
-			c.RC.Close() // as in returned
+			c.RC.Close() // as in Returned
 		}
 	}()
 	go func() {
@@ -113,7 +113,7 @@ func (c *Client) Close() error {
 	}
 }
 
-// endGranting ends the waiting calls, also those that are parked. The caller holds c.mu, and calls it once.
+// endGranting ends the waiting calls, also those that are parked. The caller holds c.Mu, and calls it once.
 func (c *Client) endGranting() {
 	close(c.Closing)
 	c.Above.Refuse()
@@ -132,7 +132,7 @@ func (c *Client) Refusal() error {
 	}
 }
 
-// Held counts the keys that this process holds in Redis.
+// Held changes the number of keys that this process holds in Redis.
 func (c *Client) Held(change int) {
 	defer c.Net.Watch()
 	c.Mu.Lock()
@@ -150,8 +150,8 @@ func (c *Client) Holding() bool {
 	return c.holds > 0
 }
 
-// Begins counts a call that acquires, until it has finished. A call that releases can begin when the client is closed, too. The caller
-// holds c.mu.
+// Begins counts a call that acquires, until it is Finished. A call that releases (closing) can begin when the client is closed, too. The
+// caller holds c.Mu.
 func (c *Client) Begins(closing bool) error {
 	if c.state != stateOpen && !closing {
 		return failure.ErrClosed

@@ -9,6 +9,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
+// ErrFewer is the outcome of a renewal of several permits while some of them were released: it asked for too many.
+var ErrFewer = errors.New("some of the permits were given back meanwhile")
+
 // Renew renews leases of one kind in Redis, for the watchdog.
 func (c *Client) Renew(leases []*watchdog.Lease, ttls []time.Duration) []error {
 	kind := renewal(leases[0].Kind())
@@ -43,6 +46,3 @@ func renewal(kind string) protocol.Renewal {
 	}
 	return protocol.RenewLock
 }
-
-// ErrFewer is the outcome of a renewal of several permits while some of them were released: it asked for too many.
-var ErrFewer = errors.New("some of the permits were given back meanwhile")

@@ -13,6 +13,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
+// Stats returns the counts since c was made.
 func (c *Client) Stats() observe.Stats {
 	if c.Made() == nil {
 		return observe.Stats{}
@@ -52,9 +53,10 @@ var (
 	countedOutcomes = [...]observe.Outcome{observe.OutcomeAcquired, observe.OutcomeBusy, observe.OutcomeCancelled, observe.OutcomeLost, observe.OutcomeError}
 )
 
+// firstBucket is the longest wait that the first of Stats.Waits counts.
 const firstBucket = 128 * time.Microsecond
 
-// counts are the counts of Stats.
+// counts are the counts that Stats returns.
 type counts struct {
 	Waiting                   atomic.Int64
 	Renewals, RenewalFailures atomic.Uint64
@@ -65,7 +67,7 @@ type counts struct {
 	calls                     [len(CountedKinds)][len(countedOutcomes)]atomic.Uint64
 }
 
-// Waited counts a call that took d.
+// Waited counts a call that got its lock after d.
 func (n *counts) Waited(d time.Duration) {
 	bucket := bits.Len64(uint64(max(0, d-1) / firstBucket))
 	n.waits[min(bucket, len(n.waits)-1)].Add(1)

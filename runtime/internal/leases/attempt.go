@@ -3,10 +3,12 @@ package leases
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
@@ -27,11 +29,11 @@ type Attempt struct {
 	start time.Time
 	ctx   context.Context // the context for AcquireEnd
 
-	waiting bool // the call waits for other holders, or did
-	Blocked *fleet.Blockage
+	waiting bool            // the call waits for other holders, or did
+	Blocked *fleet.Blockage // the wait, as other processes learn of it
 }
 
-// A WaitingPart reports that a part of a call has to wait: for which lock, of which client.
+// A WaitingPart reports that a part of a call has to wait: for the lock named key, of that kind and of that client.
 type WaitingPart func(c *core.Client, kind, key string)
 
 // attempts numbers the calls of this process.
@@ -42,11 +44,11 @@ func (a *Attempt) Begin(ctx context.Context, base, call []Option) {
 	if a.Config, a.Err = Configure(a.Client, base, call); a.Err == nil {
 		a.Err = a.Config.Meaningless(a.Kind)
 	}
-	a.Starts(ctx)
+	a.ReportStart(ctx)
 }
 
-// Starts reports the begin of the call.
-func (a *Attempt) Starts(ctx context.Context) {
+// ReportStart reports the begin of the call.
+func (a *Attempt) ReportStart(ctx context.Context) {
 	a.ctx = ctx
 	if a.silent() || !a.Client.Observed {
 		return
@@ -58,7 +60,7 @@ func (a *Attempt) Starts(ctx context.Context) {
 	}
 }
 
-// silent reports whether the call has no hooks: it cannot be made, or is a part of another one.
+// silent reports whether the call has no hooks: it has no client, or is a part of another call.
 func (a *Attempt) silent() bool { return a.Client == nil || a.Config.Part != nil }
 
 // name returns the name for the metrics of the call.
@@ -74,7 +76,7 @@ func (a *Attempt) event() observe.AcquireEvent {
 // Waits records that the call has to wait.
 func (a *Attempt) Waits() { a.WaitsFor(a.Client, a.Kind, a.Key) }
 
-// WaitsFor is waits for a call of which a part, this lock, has to wait.
+// WaitsFor is Waits for a call of which a part has to wait, for the lock named key.
 func (a *Attempt) WaitsFor(c *core.Client, kind, key string) {
 	if c == nil || a.Client == nil {
 		return
@@ -96,15 +98,16 @@ func (a *Attempt) WaitsFor(c *core.Client, kind, key string) {
 	}
 }
 
-// Failed returns err with the operation and key of the call, and the holder that it is known to have waited for.
+// Failed ends a call that failed with err. It returns err with the operation and the key of the call, and the holder that the call is known
+// to have waited for.
 func (a *Attempt) Failed(err error) error {
 	err = &observe.Error{Op: a.Op, Key: a.Key, Name: a.Config.Label.Name(), Err: err, Holder: HolderOf(a.Client, a.Kind, a.Key, a.Blocked, err)}
-	a.Ends(observe.AcquireEvent{Err: err})
+	a.ReportEnd(observe.AcquireEvent{Err: err})
 	return err
 }
 
-// Ends reports how the call ended: with the grant and the token in how, or with its error.
-func (a *Attempt) Ends(how observe.AcquireEvent) {
+// ReportEnd reports how the call ended: with the grant and the token in how, or with its error.
+func (a *Attempt) ReportEnd(how observe.AcquireEvent) {
 	if a.waiting && a.Kind != core.KindMulti {
 		a.Client.Counts.Waiting.Add(-1)
 	}
@@ -113,45 +116,45 @@ func (a *Attempt) Ends(how observe.AcquireEvent) {
 	}
 	a.Client.Counts.Called(a.Kind, how.Err)
 	if hook := a.Client.Settings.Hooks.AcquireEnd; hook != nil {
-		hook(a.ctx, a.ended(how))
+		hook(a.ctx, a.endEvent(how))
 	}
 }
 
-// ended returns the event of a call that has ended.
-func (a *Attempt) ended(how observe.AcquireEvent) observe.AcquireEvent {
+// endEvent returns the event of a call that has ended.
+func (a *Attempt) endEvent(how observe.AcquireEvent) observe.AcquireEvent {
 	e := a.event()
 	e.Waited, e.Outcome, e.Grant, e.Token, e.Err = time.Since(a.start), core.OutcomeOf(how.Err), how.Grant, how.Token, how.Err
 	e.HolderTraces = a.Blocked.Traces()
 	return e
 }
 
-// Granted ends a call that acquired lease, and returns both results to the caller.
+// Granted ends a call that acquired lease, or failed with err, and returns its results.
 func (a *Attempt) Granted(lease *Lease, err error) (*Lease, error) {
 	if err != nil {
 		return nil, a.Failed(err)
 	}
-	a.Hands(&lease.core, lease.core.Token)
+	a.Acquired(&lease.core, lease.core.Token)
 	return lease, nil
 }
 
-// Hands ends a call that got t, and gives t to the caller.
-func (a *Attempt) Hands(t *Core, token int64) {
+// Acquired ends a call that acquired t.
+func (a *Attempt) Acquired(t *Core, token int64) {
 	how := observe.AcquireEvent{Grant: t.cameBy(), Token: token}
-	a.Ends(how)
+	a.ReportEnd(how)
 	if !a.silent() && a.id != 0 {
-		a.shows(t, how)
+		a.reportAcquired(t, how)
 	}
 }
 
-// shows lets the hooks know t, and what they learn later know the call.
-func (a *Attempt) shows(t *Core, how observe.AcquireEvent) {
+// reportAcquired calls the hook with t, and records the call for the hooks that are called for t later.
+func (a *Attempt) reportAcquired(t *Core, how observe.AcquireEvent) {
 	x := t.More()
 	if x.call == nil { // a permit
 		x.call = new(origin)
 	}
 	*x.call = origin{id: a.id, name: a.name(), template: a.Config.Label.Template(), parts: a.Parts, ctx: a.ctx}
 	if hook := a.Client.Settings.Hooks.Acquired; hook != nil {
-		x.call.work = hook(t.Parent, a.ended(how))
+		x.call.work = hook(t.Parent, a.endEvent(how))
 	}
 	t.Given()
 }
@@ -179,6 +182,35 @@ func (a *Attempt) Counted(err error) error {
 	if err != nil {
 		return a.Failed(err)
 	}
-	a.Ends(observe.AcquireEvent{Grant: observe.GrantServer})
+	a.ReportEnd(observe.AcquireEvent{Grant: observe.GrantServer})
 	return nil
+}
+
+// A HeldError is the error of a context that ended while another holder had the lock. It matches the errors that Err matches, and no
+// others.
+type HeldError struct{ Err error }
+
+func (e *HeldError) Error() string { return e.Err.Error() + "; somebody else had it" }
+
+func (e *HeldError) Unwrap() error { return e.Err }
+
+// HeldByOthers reports whether a call failed with err because another holder had the lock.
+func HeldByOthers(err error) bool {
+	var held *HeldError
+	return errors.Is(err, failure.ErrNotAcquired) || errors.As(err, &held)
+}
+
+// HolderOf returns the holder of a lock that a call did not get because of err, or nil if it is unknown. b is what the
+// call has learned of others.
+func HolderOf(c *core.Client, kind, key string, b *fleet.Blockage, err error) *observe.Holder {
+	if c.Made() == nil || !HeldByOthers(err) || !fleet.HasHolder(observe.Kind(kind)) {
+		return nil
+	}
+	if h := c.Above.OwnHolder(kind, key); h != nil {
+		return h
+	}
+	if h := b.Holder(observe.Kind(kind), key); h != nil {
+		return h
+	}
+	return c.Fleet.LastHolder(observe.Kind(kind), key)
 }

@@ -17,15 +17,6 @@ func LeaseFrom(ctx context.Context) (lease CurrentLease, ok bool) {
 	return CurrentLease{t}, t != nil
 }
 
-// Innermost returns the innermost lease of ctx, which may be that of a permit, or nil.
-func Innermost(ctx context.Context) *Lease {
-	if ctx == nil {
-		return nil
-	}
-	l, _ := ctx.Value(innermostKey{}).(*Lease)
-	return l
-}
-
 // Current returns l for code that did not lock.
 func (l *Lease) Current() CurrentLease { return CurrentLease{l} }
 

@@ -18,7 +18,10 @@ import (
 // A Lease is one grant of a key to one call. It ends once: by Unlock, loss or Close.
 type Lease struct{ core Core }
 
-// An Grant is a hold of a process in Redis, which leases enter and leave.
+// Core returns what l has in common with a permit.
+func (l *Lease) Core() *Core { return &l.core }
+
+// A Grant is a hold of this process in Redis, which leases enter and leave.
 type Grant interface {
 	// Reenter makes l one more lease of it, if outer still is one.
 	Reenter(outer, l *Lease) bool
@@ -26,7 +29,7 @@ type Grant interface {
 	Unlock(l *Lease) error
 }
 
-// A Core is the time for which a caller has a grant of any kind.
+// A Core is what a lease and a permit have in common: the time for which a caller has a grant of any kind.
 type Core struct {
 	_ noCopy
 
@@ -34,7 +37,7 @@ type Core struct {
 	key      string
 	Label    *engine.Label                 // of the lock
 	Parent   context.Context               // the context of the call
-	made     atomic.Pointer[cancelContext] // of its context, see [Context]
+	made     atomic.Pointer[cancelContext] // the context that [Context] wraps
 	Began    monotonic.Time                // when it was granted
 	Guard    *watchdog.Lease               // set when it begins; nil if it has parts
 	cause    atomic.Pointer[error]         // why it ended, nil before
@@ -45,20 +48,23 @@ type Core struct {
 
 	Grant    Grant // the grant of the lease; set before the caller gets it
 	Token    int64 // 0 if it has none
-	At       int32 // its index in the grant; guarded by the lock of that
+	At       int32 // its index in the grant; guarded by the lock of the grant
 	Unlocked bool  // Unlock was called; guarded by the lock of the grant
 }
 
-// A Extra is what few leases have: a process may hold very many. The zero value is that of a lease without one.
+// An Extra is what few leases have, and a Core only points to: a process may hold very many. The zero value is that of a lease without one.
 type Extra struct {
 	Owner  *Owner                // of the caller, or nil
 	Parts  Parts                 // its parts, or nil
 	Within atomic.Pointer[Lease] // the lease that it is a part of, or nil
-	call   *origin               // of the call that got it; its content is set before leaseHad, and it is nil without hooks
+	call   *origin               // of the call that got it; its content is set before the progress is leaseHad, and it is nil without hooks
 	over   atomic.Int64          // when it ended, a monotonic.Time; 0 before, or without a hook
 }
 
-// A Parts is what a lease has that consists of others, of which it needs all, or a majority: a MultiLock or a RedLock.
+// noExtra is the extra of leases without one. It does not change.
+var noExtra Extra
+
+// A Parts is what the lease of a MultiLock or of a RedLock consists of: other leases, of which it needs all, or a majority.
 type Parts interface {
 	// All returns the parts.
 	All() []*Lease
@@ -68,41 +74,13 @@ type Parts interface {
 	Check() error
 	// Until returns the time from which so many parts are not trusted that the whole is not.
 	Until() time.Time
+	// TTL and Extend are as those of a lease, for the whole.
 	TTL(ctx context.Context) (time.Duration, error)
 	Extend(ctx context.Context, d time.Duration) error
 	// Look is called when a part has ended because of cause.
 	Look(cause error)
 	// Over is called when the whole has ended, and was not released.
 	Over()
-}
-
-// Core returns what l has in common with a permit.
-func (l *Lease) Core() *Core { return &l.core }
-
-// noExtra is the extra of leases without one. It does not change.
-var noExtra Extra
-
-// Rare returns the extra of the lease, to read it.
-func (t *Core) Rare() *Extra {
-	if x := t.extra.Load(); x != nil {
-		return x
-	}
-	return &noExtra
-}
-
-// More returns the extra of the lease, to change it.
-func (t *Core) More() *Extra {
-	if t.extra.Load() == nil {
-		t.extra.CompareAndSwap(nil, new(Extra))
-	}
-	return t.extra.Load()
-}
-
-// OwnedBy sets the owner of the caller, if it has one.
-func (t *Core) OwnedBy(owner *Owner) {
-	if owner != nil {
-		t.More().Owner = owner
-	}
 }
 
 // A leaseProgress says what a caller, and the hook for ends, know of a lease.
@@ -114,13 +92,11 @@ const (
 	leaseReported                      // its end was reported
 )
 
-// Kind returns the kind of its lock.
-func (t *Core) Kind() string { return core.CountedKinds[t.number] }
-
 // noCopy makes go vet report copies.
 type noCopy struct{}
 
-func (*noCopy) Lock()   {}
+func (*noCopy) Lock() {}
+
 func (*noCopy) Unlock() {}
 
 // New prepares a lease under parent, for a waiter.
@@ -131,7 +107,7 @@ func New(c *core.Client, kind, key string, parent context.Context) *Lease {
 	return l
 }
 
-// Empty returns a new lease, with room for what hooks learn of its call if there are hooks.
+// Empty returns a new lease that is not prepared, with room for what hooks learn of its call if there are hooks.
 func Empty(c *core.Client) *Lease {
 	if !c.Observed {
 		return new(Lease)
@@ -151,20 +127,49 @@ func (t *Core) Prepare(c *core.Client, kind, key string, parent context.Context)
 	t.Client, t.number, t.key, t.Parent = c, core.NumberOf(kind), key, parent
 }
 
+// Kind returns the kind of its lock.
+func (t *Core) Kind() string { return core.CountedKinds[t.number] }
+
+// Rare returns the extra of the lease, to read it.
+func (t *Core) Rare() *Extra {
+	if x := t.extra.Load(); x != nil {
+		return x
+	}
+	return &noExtra
+}
+
+// More returns the extra of the lease, to change it. It makes the extra if there is none.
+func (t *Core) More() *Extra {
+	if t.extra.Load() == nil {
+		t.extra.CompareAndSwap(nil, new(Extra))
+	}
+	return t.extra.Load()
+}
+
+// OwnedBy sets the owner of the caller, if it has one.
+func (t *Core) OwnedBy(owner *Owner) {
+	if owner != nil {
+		t.More().Owner = owner
+	}
+}
+
 // Begin makes l a lease of g, which guard renews.
-func (l *Lease) Begin(hd Grant, guard *watchdog.Lease) {
-	l.core.Grant = hd
+func (l *Lease) Begin(g Grant, guard *watchdog.Lease) {
+	l.core.Grant = g
 	l.core.Guard = guard
 	if l.core.Began.IsZero() {
 		l.core.Began = monotonic.Now()
 	}
 }
 
-// End ends t, once, and notifies its composite lease and the hooks.
+// causeReleased is the cause of most ends.
+var causeReleased = failure.ErrReleased
+
+// End ends t because of cause, once, and notifies the hooks, and the composite lease that t is a part of.
 func (t *Core) End(cause error) {
 	why, isLost := &causeReleased, false
 	if cause != failure.ErrReleased { //nolint:errorlint // this very one, which is nearly all of them, costs no memory and no comparison of chains
-		cause = core.OfLease(t.key, t.Label.Name(), cause)
+		cause = core.LeaseError(t.key, t.Label.Name(), cause)
 		other := cause
 		why, isLost = &other, errors.Is(cause, failure.ErrLost)
 	}
@@ -279,8 +284,8 @@ func (l *Lease) Entered(ctx context.Context, cfg Config) (*Lease, error) {
 	return l, nil
 }
 
-// Joined is entered for a call that asked Redis, and may have been granted the key together with others of its owner. A
-// grant on its own terms need not be prolonged.
+// Joined is Entered for a call that asked Redis, and may have been granted the key together with others of its owner. A grant on its own
+// terms need not be prolonged.
 func (l *Lease) Joined(ctx context.Context, cfg Config) (*Lease, error) {
 	if cfg.Fenced && l.core.Token == 0 || l.core.Rare().Owner != nil && l.core.Guard != nil && l.core.Guard.TTL < cfg.TTL {
 		return l.Entered(ctx, cfg)
@@ -297,7 +302,7 @@ func (l *Lease) Unlock(context.Context) error {
 	err := l.core.Grant.Unlock(l)
 	l.core.Report()
 	if err != nil {
-		return &observe.Error{Op: "unlock", Key: l.core.key, Name: l.core.Label.Name(), Err: core.Bare(l.core.key, err)}
+		return &observe.Error{Op: "unlock", Key: l.core.key, Name: l.core.Label.Name(), Err: core.CauseOf(l.core.key, err)}
 	}
 	return nil
 }
@@ -311,117 +316,4 @@ func (l *Lease) Do(ctx context.Context, fn func(ctx context.Context) error) (err
 		return fn(under)
 	}
 	return fn(l.Context())
-}
-
-// causeReleased is the cause of most ends.
-var causeReleased = failure.ErrReleased
-
-// Context is a Lease as a context. It knows its lease, for reentry, and reads the clock
-// when a caller asks for its error. It creates the context of the standard library that it wraps
-// only when a caller needs it: that context is half of the cost of a lease.
-type Context Lease
-
-// OfContext returns the lease of which ctx is the very context.
-func OfContext(ctx context.Context) (l *Lease, ok bool) {
-	x, ok := ctx.(*Context)
-	return (*Lease)(x), ok
-}
-
-// A cancelContext is a context of the standard library with its cancel function.
-type cancelContext struct {
-	context.Context
-	cancel context.CancelCauseFunc
-}
-
-// make returns the context that ends with the lease, always the same one.
-func (x *Context) make() context.Context {
-	if made := x.core.made.Load(); made != nil {
-		return made.Context
-	}
-	mine, parent := new(cancelContext), x.above()
-	if x.core.Ended() != nil {
-		parent = context.WithoutCancel(parent) // the parent's own end must not hide the cause
-	}
-	mine.Context, mine.cancel = context.WithCancelCause(parent)
-	if !x.core.made.CompareAndSwap(nil, mine) {
-		mine.cancel(nil)
-		return x.core.made.Load().Context
-	}
-	if cause := x.core.Ended(); cause != nil { // it ended before the context existed
-		mine.cancel(cause)
-	}
-	return mine.Context
-}
-
-// cancel ends the context, if there is one. A later make sees the cause.
-func (t *Core) cancel(cause error) {
-	if made := t.made.Load(); made != nil {
-		made.cancel(cause)
-	}
-}
-
-// above returns the context above x: that of the call, or the one that a hook made from it.
-func (x *Context) above() context.Context {
-	if call := x.core.Rare().call; call != nil && call.work != nil {
-		return call.work
-	}
-	return x.core.Parent
-}
-
-func (x *Context) Deadline() (time.Time, bool) { return x.above().Deadline() }
-
-func (x *Context) Done() <-chan struct{} { return x.make().Done() }
-
-func (x *Context) Err() error {
-	t := &x.core
-	if x.core.made.Load() == nil && t.Err() == nil && x.above().Err() == nil {
-		return nil
-	}
-	ctx := x.make() // this context decides which end was first
-	if ctx.Err() == nil {
-		_ = t.Err()
-	}
-	return ctx.Err()
-}
-
-func (x *Context) Value(key any) any {
-	switch key.(type) {
-	case leaseKey:
-		if x.core.Kind() != core.KindPermit { // a call under a permit takes one of its own
-			return (*Lease)(x)
-		}
-	case innermostKey:
-		return (*Lease)(x)
-	case tokenKey:
-		if x.core.Token != 0 {
-			return x.core.Token
-		}
-	case *int: // the standard library asks with such a key for the context that ends, to read its cause
-		return x.make().Value(key)
-	}
-	return x.above().Value(key)
-}
-
-// leaseKey is the context key of the innermost lease that a call can enter again.
-type leaseKey struct{}
-
-// innermostKey is the context key of the innermost lease of any kind, also of a permit.
-type innermostKey struct{}
-
-// Enterable returns the innermost lease of key in ctx, or nil.
-func Enterable(ctx context.Context, c *core.Client, key string) *Lease {
-	for {
-		l, _ := ctx.Value(leaseKey{}).(*Lease)
-		switch {
-		case l == nil:
-			return nil
-		case l.core.Rare().Parts != nil:
-			if part := l.core.Rare().Parts.Part(c, key); part != nil {
-				return part
-			}
-		case l.core.Client == c && l.core.key == key:
-			return l
-		}
-		ctx = l.core.Parent
-	}
 }

@@ -11,21 +11,22 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// UntilDone, as a wait, is no bound.
+// UntilDone is the wait of a call without a bound.
 const UntilDone time.Duration = math.MinInt64
 
 // MinLease is the shortest lease that can be renewed in time over a network. It also keeps
 // a duration below a millisecond from becoming 0, which would delete a key.
 const MinLease = 100 * time.Millisecond
 
-// A Option adjusts a lock, or one call.
+// An Option adjusts a lock, or one call. Package lockrt documents the options.
 type Option interface{ applyLock(*Config) }
 
+// An OptionFunc is an Option that changes the settings of a call.
 type OptionFunc func(*Config)
 
 func (f OptionFunc) applyLock(c *Config) { f(c) }
 
-// WithWait sets the wait, which configure checks.
+// WithWait sets the wait, which Configure checks.
 func WithWait(d time.Duration) Option {
 	return OptionFunc(func(c *Config) {
 		c.Wait = d
@@ -49,10 +50,12 @@ func WithWatchdog(d time.Duration) Option {
 	})
 }
 
+// WithMaxHold limits how long a holder has its lease.
 func WithMaxHold(d time.Duration) Option {
 	return OptionFunc(func(c *Config) { c.MaxHold, c.Limited = d, true })
 }
 
+// WithLinger sets for how long a key stays with the process after an Unlock. Configure checks d.
 func WithLinger(d time.Duration) Option {
 	return OptionFunc(func(c *Config) {
 		c.Linger = d
@@ -60,15 +63,22 @@ func WithLinger(d time.Duration) Option {
 	})
 }
 
+// WithBackoff has a waiting call ask again after pauses, and listen to no messages.
+func WithBackoff(b core.Backoff) Option {
+	return OptionFunc(func(c *Config) { c.Backoff, c.Polling = b, true })
+}
+
 // WithoutFencing undoes WithFencing.
 func WithoutFencing() Option {
 	return OptionFunc(func(c *Config) { c.Fenced = false })
 }
 
+// WithFencing has each grant draw a fencing token.
 func WithFencing() Option {
 	return OptionFunc(func(c *Config) { c.Fenced = true })
 }
 
+// WithName names the lock for hooks, errors and logs.
 func WithName(name string) Option { return nameOption{engine.NewLabel(name, "")} }
 
 // A nameOption is an option that can be read before the others are applied.
@@ -107,13 +117,13 @@ func LabelOf(base, call []Option) *engine.Label {
 // Config has the settings of one call of Lock.
 type Config struct {
 	Wait    time.Duration // UntilDone, 0 to try once, or a bound
-	MaxHold time.Duration // if limited
+	MaxHold time.Duration // if Limited
 	Limited bool
 	Linger  time.Duration   // WithLinger, or 0
-	Backoff core.Backoff    // if quiet
+	Backoff core.Backoff    // if Polling
 	Label   *engine.Label   // WithName, and the template of its key in generated code
-	Follows bool            // see waiter
-	Part    WaitingPart     // reports that the call waits of which this one is a part; nil if it is none
+	Follows bool            // see engine.Waiter
+	Part    WaitingPart     // reports that the call waits, which is a part of another one; else nil
 	Yields  <-chan struct{} // closed when the call must stop waiting, so that another one goes on in its place; or nil
 	Said    said            // the given options
 	Bad     error           // why one of them is unusable
@@ -171,6 +181,7 @@ func (cfg *Config) Meaningless(kind string) error {
 	}[kind])
 }
 
+// Configure returns the settings of a call with the options base of its lock and its own options call, or why they are unusable.
 func Configure(c *core.Client, base, call []Option) (Config, error) {
 	if c.Made() == nil {
 		return Config{}, core.ErrNoClient
@@ -213,12 +224,9 @@ func Configure(c *core.Client, base, call []Option) (Config, error) {
 	return cfg, nil
 }
 
+// TooShort returns the error of a duration, of something called name, that is shorter than MinLease.
 func TooShort(name string, d time.Duration) error {
 	return fmt.Errorf("%w: a %s of %v is shorter than %v", failure.ErrBadOption, name, d, MinLease)
-}
-
-func WithBackoff(b core.Backoff) Option {
-	return OptionFunc(func(c *Config) { c.Backoff, c.Polling = b, true })
 }
 
 // MostLinger is the longest time for which a key lingers.

@@ -36,7 +36,7 @@ func (t *Core) cameBy() observe.Grant {
 	}
 }
 
-// Given records that the caller has t. If t has ended already, given calls the hook now.
+// Given records that the caller has t. If t has ended already, Given calls the hook now.
 func (t *Core) Given() {
 	t.progress.CompareAndSwap(leaseUnknown, leaseHad)
 	if t.Ended() != nil {
@@ -54,7 +54,7 @@ func (t *Core) Report() {
 	cause, at, call := t.Ended(), monotonic.Time(t.Rare().over.Load()), t.Rare().call
 	hook(call.context(), observe.EndEvent{
 		ID: call.id, Kind: observe.Kind(t.Kind()), Name: call.name, Template: call.template, Key: t.key, Parts: call.parts,
-		At: at.Std(), Held: at.Sub(t.Began), Reason: reasonOf(cause), Cause: core.Bare(t.key, cause),
+		At: at.Std(), Held: at.Sub(t.Began), Reason: reasonOf(cause), Cause: core.CauseOf(t.key, cause),
 	})
 }
 
@@ -83,7 +83,7 @@ func (t *Core) whole() *Core {
 	return t
 }
 
-// Renewed reports the outcome of each renewal.
+// Renewed counts the outcome of a renewal of l, and reports it to the hook.
 func Renewed(c *core.Client, l *watchdog.Lease, err error) {
 	if err == nil {
 		c.Counts.Renewals.Add(1)
@@ -144,12 +144,12 @@ func reasonOf(cause error) observe.EndReason {
 	return observe.EndOther
 }
 
-// tracesEnd says that a lease has ended.
+// tracesEnd reports to the tests that a lease has ended.
 func (t *Core) tracesEnd(cause error) {
 	t.Client.Wholes(trace.Whole{Action: trace.Over, Lease: t, Freed: errors.Is(cause, failure.ErrReleased)})
 }
 
-// Traced returns what tests see of the lease of a part of a RedLock, or nil if none wants to.
+// Traced returns what tests see of the lease of a part of a RedLock, or nil if no test wants to know.
 func (l *Lease) Traced() *trace.Part {
 	if l == nil || l.core.Client.Wholes == nil {
 		return nil

@@ -16,9 +16,9 @@ import (
 
 // A Client has the resources of each kind of lock: lockrt.Client.
 type Client struct {
-	line resource.Client
+	base resource.Client
 
-	Resources                    *resource.Registry[*policy.Mutex]
+	Mutexes                      *resource.Registry[*policy.Mutex]
 	rws                          *resource.Registry[*policy.RW]
 	fairs                        *resource.Registry[*policy.Fair]
 	semaphores, permits, latches *resource.Registry[*counter]
@@ -28,46 +28,46 @@ type Client struct {
 // New returns a client that sends its commands through conn.
 func New(conn connect.Connection, opts core.Settings) *Client {
 	c := &Client{}
-	c.line.Face = c
-	c.line.Init(conn, opts)
-	c.Resources, c.rws, c.fairs = resource.NewRegistry(c.Line(), policy.NewMutex), resource.NewRegistry(c.Line(), policy.NewRW), resource.NewRegistry(c.Line(), policy.NewFair)
+	c.base.Face = c
+	c.base.Init(conn, opts)
+	c.Mutexes, c.rws, c.fairs = resource.NewRegistry(c.Base(), policy.NewMutex), resource.NewRegistry(c.Base(), policy.NewRW), resource.NewRegistry(c.Base(), policy.NewFair)
 	counters := func(kind string) *resource.Registry[*counter] {
-		return resource.NewRegistry(c.Line(), func(_ *resource.Client, key string) *counter { return newCounter(c, kind, key) })
+		return resource.NewRegistry(c.Base(), func(_ *resource.Client, key string) *counter { return newCounter(c, kind, key) })
 	}
 	c.semaphores, c.permits, c.latches = counters(core.KindSemaphore), counters(core.KindPermit), counters(core.KindLatch)
-	c.counting = counting.Client{Host: countingHost{resource.Host{Of: c.Line()}, c}, Wire: c.line.Wire, Net: c.line.Net, Watchdog: c.line.Watchdog, Logger: opts.Logger, OpTimeout: opts.OpTimeout}
+	c.counting = counting.Client{Host: countingHost{resource.Host{Of: c.Base()}, c}, Wire: c.base.Wire, Net: c.base.Net, Watchdog: c.base.Watchdog, Logger: opts.Logger, OpTimeout: opts.OpTimeout}
 	return c
 }
 
 // Made returns c, or nil if [New] did not make it.
 func (c *Client) Made() *Client {
-	if c == nil || c.line.RC == nil {
+	if c == nil || c.base.RC == nil {
 		return nil
 	}
 	return c
 }
 
-// Core returns the part of c that leases need, or nil.
-func (c *Client) Core() *core.Client { return c.Line().Core() }
+// ID returns the id of c, which begins its owners.
+func (c *Client) ID() string {
+	if c.Made() == nil {
+		return ""
+	}
+	return c.base.Wire.UUID
+}
 
-// Line returns the part of c that resources need, or nil.
-func (c *Client) Line() *resource.Client {
+// Core returns the part of c that leases need, or nil.
+func (c *Client) Core() *core.Client { return c.Base().Core() }
+
+// Base returns the part of c that resources need, or nil.
+func (c *Client) Base() *resource.Client {
 	if c == nil {
 		return nil
 	}
-	return &c.line
+	return &c.base
 }
 
 // Stats returns the counts since c was made.
 func (c *Client) Stats() observe.Stats { return c.Core().Stats() }
-
-// ClientOf returns the client that granted l, or its first part.
-func ClientOf(l *leases.Lease) *Client {
-	if l == nil || l.Core().Client == nil {
-		return nil
-	}
-	return l.Core().Client.Face.(*Client) //nolint:forcetypeassert // New makes each
-}
 
 // Close ends all leases, and waits for the background work.
 func (c *Client) Close() error { return c.Core().Close() }
@@ -75,13 +75,18 @@ func (c *Client) Close() error { return c.Core().Close() }
 // Shutdown grants nothing any more, waits until each lease is unlocked or lost, and closes.
 func (c *Client) Shutdown(ctx context.Context) error { return c.Core().Shutdown(ctx) }
 
+// Redis returns the client of rueidis that sends the commands of c.
 func (c *Client) Redis() rueidis.Client {
 	if c == nil {
 		return nil
 	}
-	return c.line.RC
+	return c.base.RC
 }
 
-func (c *Client) Mutex(key string, opts ...leases.Option) *Mutex {
-	return &Mutex{c: c.Made(), key: key, opts: opts}
+// ClientOf returns the client that granted l, or its first part.
+func ClientOf(l *leases.Lease) *Client {
+	if l == nil || l.Core().Client == nil {
+		return nil
+	}
+	return l.Core().Client.Face.(*Client) //nolint:forcetypeassert // New makes each
 }

@@ -121,5 +121,5 @@ func tryOnce(t *testing.T, m Locker) error {
 
 // subscribers returns how many tickets get messages.
 func subscribers(c *Client) int {
-	return c.line.Subscribers.Size()
+	return c.base.Subscribers.Size()
 }

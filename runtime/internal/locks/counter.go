@@ -15,7 +15,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-// A counter is this process's side of one key that counts: the entry of a registry, and the contest of those that wait.
+// A counter is this process's side of one key that counts: the entry of a registry, and the contest of the calls that wait.
 type counter struct {
 	resource.Referenced
 	counting.Counter[resource.Wish]
@@ -35,8 +35,9 @@ func (c *Client) countersOf(kind string) *resource.Registry[*counter] {
 	return c.latches
 }
 
+// newCounter returns the counter of c for a key of that kind.
 func newCounter(c *Client, kind, key string) *counter {
-	ct := &counter{Referenced: resource.Referenced{Client: c.Line(), Key: key}}
+	ct := &counter{Referenced: resource.Referenced{Client: c.Base(), Key: key}}
 	ct.Init(&c.counting, kind, key, counting.Entry{Stay: ct.Stay, Quit: ct.Quit}, &ct.Mu)
 	return ct
 }
@@ -49,7 +50,37 @@ func (ct *counter) Last(*resource.Waiter) (held bool, said engine.AnswerLog) {
 	return false, ct.Counter.Last()
 }
 
-// change has f change the count of a key. A change with anyway does not end with ctx, nor when the client is closed.
+func (ct *counter) Held() []*resource.Grant { return nil }
+
+func (ct *counter) Changed() { ct.Wake() }
+
+func (ct *counter) EndsLinger() {}
+
+func (ct *counter) EachWaiting(f func(w *resource.Waiter, kind string)) {
+	ct.Mu.Lock()
+	defer ct.Mu.Unlock()
+	ct.Queue.Each(func(w *resource.Waiter) { f(w, ct.Kind) })
+}
+
+func (ct *counter) Subject(*resource.Waiter) (kind, key string) { return ct.Kind, ct.Key }
+
+// A countingHost implements counting.Host for a client.
+type countingHost struct {
+	resource.Host
+
+	c *Client
+}
+
+func (h countingHost) Later(key string, f func(k *counting.Count)) {
+	if ct, err := h.c.permits.Enter(key, true); err == nil {
+		h.c.base.Spawn(func() {
+			defer ct.Exit()
+			f(&ct.Count)
+		})
+	}
+}
+
+// change has f change the count of a key. With anyway, the change does not end with ctx, nor when the client is closed.
 func (c *Client) change(ctx context.Context, op, kind, key string, anyway bool, f func(k *counting.Count, ctx context.Context) (int64, error)) (int64, error) {
 	fail := func(err error) (int64, error) { return 0, &observe.Error{Op: op, Key: key, Err: err} }
 	if ctx = core.Present(ctx); anyway {
@@ -82,9 +113,9 @@ func (c *Client) count(ctx context.Context, a *leases.Attempt, want func() *coun
 	}
 	defer ct.Exit()
 	w := resource.NewWaiter(ctx, nil, cfg)
-	w.For.Counts = want()
+	w.For.CounterDemand = want()
 	start := time.Now()
-	err = c.line.Await(ctx, ct, w, cfg, a.Waits)
+	err = c.base.Await(ctx, ct, w, cfg, a.Waits)
 	if err == nil && ctx.Err() != nil {
 		err = core.Ended(ctx) // granted, but the caller does not want it any more
 	}
@@ -92,11 +123,11 @@ func (c *Client) count(ctx context.Context, a *leases.Attempt, want func() *coun
 		ct.Leave(w)
 		return err
 	}
-	c.line.Counts.Waited(time.Since(start))
+	c.base.Counts.Waited(time.Since(start))
 	return nil
 }
 
-// Semaphores of both kinds.
+// The functions below are for semaphores of both kinds.
 
 // resize changes the number of permits.
 func resize(ctx context.Context, c *Client, kind, key string, delta int) (bool, error) {
@@ -140,31 +171,3 @@ func enough(n, least int) error {
 	}
 	return nil
 }
-
-// A countingHost implements counting.Host for a client.
-type countingHost struct {
-	resource.Host
-
-	c *Client
-}
-
-func (h countingHost) Later(key string, f func(k *counting.Count)) {
-	if ct, err := h.c.permits.Enter(key, true); err == nil {
-		h.c.line.Spawn(func() {
-			defer ct.Exit()
-			f(&ct.Count)
-		})
-	}
-}
-
-func (ct *counter) Held() []*resource.Grant { return nil }
-func (ct *counter) Changed()                { ct.Wake() }
-func (ct *counter) EndsLinger()             {}
-
-func (ct *counter) EachWaiting(f func(w *resource.Waiter, kind string)) {
-	ct.Mu.Lock()
-	defer ct.Mu.Unlock()
-	ct.Queue.Each(func(w *resource.Waiter) { f(w, ct.Kind) })
-}
-
-func (ct *counter) Subject(*resource.Waiter) (kind, key string) { return ct.Kind, ct.Key }

@@ -78,8 +78,8 @@ func countsOf(t *testing.T, c *Client, of engine.Counting[resource.Wish]) *count
 	return ct
 }
 
-// Calls come, give up and try while requests and replies get lost and grants come late. Each is
-// answered, at most as many permits as there are are out at once, and in the end all are back.
+// Calls come, give up and try while requests and replies get lost and grants come late. Each call gets an answer. No more permits are out
+// at once than there are, and in the end all are back.
 func TestCounter_AnythingGoes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {
@@ -105,8 +105,8 @@ func TestCounter_AnythingGoes(t *testing.T) {
 						mine, done = context.WithTimeout(ctx, time.Duration(r.IntN(3000))*time.Microsecond)
 					}
 					w := resource.NewWaiter(context.Background(), nil, cfg)
-					w.For.Counts = &counting.Demand{Demand: engine.Demand{N: 1 + r.IntN(permits)}}
-					err := c.line.Await(mine, f.counter, w, cfg, nil)
+					w.For.CounterDemand = &counting.Demand{Demand: engine.Demand{N: 1 + r.IntN(permits)}}
+					err := c.base.Await(mine, f.counter, w, cfg, nil)
 					done()
 					if ctx.Err() != nil {
 						t.Error("a call was not answered")
@@ -117,15 +117,15 @@ func TestCounter_AnythingGoes(t *testing.T) {
 						continue
 					}
 					mu.Lock()
-					out += w.For.Counts.N
+					out += w.For.CounterDemand.N
 					if out > permits {
 						t.Error("too many permits are out")
 					}
 					mu.Unlock()
 					mu.Lock()
-					out -= w.For.Counts.N
+					out -= w.For.CounterDemand.N
 					mu.Unlock()
-					f.add(w.For.Counts.N)
+					f.add(w.For.CounterDemand.N)
 				}
 			})
 		}
@@ -182,8 +182,8 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 		go func() {
 			cfg := leases.Config{Wait: wait, Terms: engine.Terms{TTL: time.Minute}}
 			w := resource.NewWaiter(context.Background(), nil, cfg)
-			w.For.Counts = new(counting.Demand)
-			err := c.line.Await(ctx, ts, w, cfg, nil)
+			w.For.CounterDemand = new(counting.Demand)
+			err := c.base.Await(ctx, ts, w, cfg, nil)
 			if err != nil {
 				ts.Leave(w)
 			}

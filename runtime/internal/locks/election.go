@@ -46,7 +46,7 @@ func (e *Election) Campaign(ctx context.Context, value string) (*Leadership, err
 	if outer := leases.Enterable(ctx, e.c.Core(), e.name); outer != nil && outer.Err() == nil {
 		return fail(fmt.Errorf("%w: the context is below the leadership of this very candidate", failure.ErrBadOption))
 	}
-	alone := &leases.StrangerContext{Context: ctx}
+	alone := &leases.OwnerlessContext{Context: ctx}
 	lease, err := e.m.lock(alone, "campaign", nil)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (e *Election) check(ctx context.Context) error {
 		return core.ErrNoClient
 	case ctx == nil:
 		return core.ErrNoContext
-	case !e.c.line.Granting():
+	case !e.c.base.Granting():
 		return failure.ErrClosed
 	}
 	return e.c.Core().CheckKey(e.name)
@@ -120,7 +120,7 @@ func (e *Election) check(ctx context.Context) error {
 
 // elections returns what the elections and schedules of c have in common.
 func (c *Client) elections() election.Client {
-	return election.Client{Host: resource.Host{Of: c.Line()}, Wire: c.line.Wire, Net: c.line.Net, Logger: c.line.Settings.Logger}
+	return election.Client{Host: resource.Host{Of: c.Base()}, Wire: c.base.Wire, Net: c.base.Net, Logger: c.base.Settings.Logger}
 }
 
 // A soleLease implements election.Lease.

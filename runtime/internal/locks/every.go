@@ -55,12 +55,13 @@ type worker struct{ s *Schedule }
 func (x worker) Work(ctx context.Context, t election.Tick) error { return x.s.fn(ctx, t) }
 
 func (x worker) Lock(ctx context.Context, wait time.Duration) (election.Lease, error) {
-	alone := &leases.StrangerContext{Context: ctx}
+	alone := &leases.OwnerlessContext{Context: ctx}
 	lease, err := x.s.m.lock(alone, "every", []leases.Option{leases.WithWait(max(wait, leases.MinLease))})
 	alone.Over.Store(true)
 	return soleLease{lease}, err
 }
 
+// check returns why s cannot run under ctx, or nil.
 func (s *Schedule) check(ctx context.Context) error {
 	switch {
 	case s.c == nil:

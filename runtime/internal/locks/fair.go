@@ -62,7 +62,7 @@ func (m *FairMutex) Inspect(ctx context.Context) (observe.Standing, error) {
 	})
 }
 
-// lock is the common part of all ways to lock.
+// lock is the common part of Lock and TryLock.
 func (m *FairMutex) lock(ctx context.Context, op string, opts []leases.Option) (*leases.Lease, error) {
 	m, ctx = core.OrZero(m), core.Present(ctx)
 	a := leases.Attempt{Client: m.c.Core(), Op: op, Kind: core.KindFair, Key: m.key}
@@ -91,5 +91,5 @@ func (m *FairMutex) take(ctx context.Context, cfg leases.Config, err error, wait
 	if r.ReenterBy(l) {
 		return l.Entered(ctx, cfg)
 	}
-	return m.c.line.Contend(ctx, r, resource.NewWaiter(ctx, l, cfg), cfg, waiting)
+	return m.c.base.Contend(ctx, r, resource.NewWaiter(ctx, l, cfg), cfg, waiting)
 }

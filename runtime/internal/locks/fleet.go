@@ -16,7 +16,7 @@ func (c *Client) Process() observe.Process {
 	if c.Made() == nil {
 		return observe.Process{}
 	}
-	return c.line.Fleet.Process()
+	return c.base.Fleet.Process()
 }
 
 func (c *Client) ProcessOf(ctx context.Context, id string) (observe.Process, bool, error) {
@@ -24,8 +24,8 @@ func (c *Client) ProcessOf(ctx context.Context, id string) (observe.Process, boo
 	var p *observe.Process
 	if c.Made() != nil {
 		p, err = core.Bounded(ctx, c.Core(), func() (*observe.Process, error) {
-			p, err := c.line.Fleet.ProcessOf(id)
-			return p, toldWhy(err)
+			p, err := c.base.Fleet.ProcessOf(id)
+			return p, readError(err)
 		})
 	}
 	switch {
@@ -37,8 +37,8 @@ func (c *Client) ProcessOf(ctx context.Context, id string) (observe.Process, boo
 	return *p, true, nil
 }
 
-// toldWhy returns the error of a read-only request: that the server is away, or the server's answer.
-func toldWhy(err error) error {
+// readError returns the error of a read-only request that failed with err: that the server is away, or the answer of the server.
+func readError(err error) error {
 	if err != nil && core.Passing(err) {
 		return transport.Unavailable("", err)
 	}
@@ -49,7 +49,7 @@ func (c *Client) Snapshot() observe.Snapshot {
 	if c.Made() == nil {
 		return observe.Snapshot{Version: observe.SnapshotVersion, At: time.Now()}
 	}
-	return c.line.Fleet.Look("", 0)
+	return c.base.Fleet.Look("", 0)
 }
 
 func (c *Client) Fleet(ctx context.Context, key string) (observe.Fleet, error) {
@@ -61,24 +61,24 @@ func (c *Client) Fleet(ctx context.Context, key string) (observe.Fleet, error) {
 		return fail(core.ErrNoClient)
 	case len(key) > protocol.MaxKey:
 		return fail(c.Core().CheckKey(key))
-	case !c.line.Granting():
+	case !c.base.Granting():
 		return fail(failure.ErrClosed)
 	}
-	ctx, cancel := context.WithTimeoutCause(core.Present(ctx), c.line.Settings.OpTimeout, transport.ErrNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(core.Present(ctx), c.base.Settings.OpTimeout, transport.ErrNoAnswer)
 	defer cancel()
-	c.line.Hear()
+	c.base.Hear()
 	ids, err := core.Bounded(ctx, c.Core(), func() ([]string, error) {
-		ids, err := c.line.Fleet.Listeners()
-		return ids, toldWhy(err)
+		ids, err := c.base.Fleet.Listeners()
+		return ids, readError(err)
 	})
 	if err != nil {
 		return fail(err)
 	}
-	f, asked := c.line.Fleet.Ask(ctx, ids, key)
+	f, asked := c.base.Fleet.Ask(ctx, ids, key)
 	switch {
 	case asked:
 		return f, nil
-	case !c.line.Granting():
+	case !c.base.Granting():
 		return fail(failure.ErrClosed)
 	}
 	return fail(fmt.Errorf("%w: the client cannot subscribe", core.Ended(ctx)))

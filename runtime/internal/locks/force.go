@@ -26,14 +26,14 @@ func (c *Client) ForceUnlock(ctx context.Context, key string, owners ...string) 
 	if len(owners) == 0 {
 		return fail(fmt.Errorf("%w: no owner is named", failure.ErrBadOption))
 	}
-	if !c.line.Granting() {
+	if !c.base.Granting() {
 		return fail(failure.ErrClosed)
 	}
 	if !strings.Contains(owners[0], ":") {
 		return c.forcePermits(core.Present(ctx), key, owners)
 	}
 	got, err := core.Bounded(ctx, c.Core(), func() (kindReply, error) { return c.kindOf(key) })
-	fair, known := c.fairs.Known(key)
+	fair, known := c.fairs.Find(key)
 	switch {
 	case err != nil:
 		return fail(core.Refused(err))
@@ -73,16 +73,16 @@ type kindReply struct {
 
 // kindOf asks Redis which kind of lock a key is.
 func (c *Client) kindOf(key string) (kindReply, error) {
-	ctx, cancel := c.line.Net.Briefly()
+	ctx, cancel := c.base.Net.Briefly()
 	defer cancel()
-	replies := c.line.RC.DoMulti(ctx,
-		c.line.RC.B().Hget().Key(key).Field("mode").Build(), c.line.RC.B().Exists().Key(protocol.FairMarks(key)...).Build())
+	replies := c.base.RC.DoMulti(ctx,
+		c.base.RC.B().Hget().Key(key).Field("mode").Build(), c.base.RC.B().Exists().Key(protocol.FairMarks(key)...).Build())
 	mode, err := replies[0].ToString()
 	if rueidis.IsRedisNil(err) {
 		err = nil
 	}
 	marks, failed := replies[1].AsInt64()
-	return kindReply{mode, marks > 0}, core.FirstOf(err, failed)
+	return kindReply{mode, marks > 0}, core.FirstError(err, failed)
 }
 
 func init() {

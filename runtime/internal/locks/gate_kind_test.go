@@ -159,9 +159,9 @@ func TestKind_LostReply(t *testing.T) {
 
 // gates returns what makes gates, how many of them there are, and what closes them before their client.
 func gates(c *Client) (gate func(key string) Locker, size func() int, closes func()) {
-	all := resource.NewRegistry(c.Line(), newGateResource)
+	all := resource.NewRegistry(c.Base(), newGateResource)
 	return func(key string) Locker { return gateLock{all, key} }, all.Size, func() {
-		for _, one := range all.Some("") {
+		for _, one := range all.Entries("") {
 			one.Close()
 		}
 	}

@@ -30,12 +30,12 @@ func (m gateLock) Lock(ctx context.Context, opts ...leases.Option) (*leases.Leas
 	a := leases.Attempt{Client: m.all.Client.Core(), Op: "lock", Kind: core.KindMutex, Key: m.key} // a kind of its own would be one of package observe
 	a.Begin(ctx, nil, opts)
 	r, err := m.all.Enter(m.key, false)
-	if err = core.FirstOf(a.Err, err); err != nil {
+	if err = core.FirstError(a.Err, err); err != nil {
 		return nil, a.Failed(err)
 	}
 	defer r.Exit()
 	w := resource.NewWaiter(ctx, leases.New(r.Client.Core(), a.Kind, r.Key, ctx), a.Config)
-	w.For.Ticket = &resource.Ticket{Use: resource.TicketOwn, On: &r.LineCore, Extra: &resource.TicketExtra{Waiter: w}}
+	w.For.Ticket = &resource.Ticket{Use: resource.TicketOwn, Resource: &r.LineCore, Extra: &resource.TicketExtra{Waiter: w}}
 	lease, err := r.Client.Contend(ctx, r, w, a.Config, a.Waits)
 	return a.Granted(lease, err)
 }

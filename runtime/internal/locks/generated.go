@@ -20,22 +20,21 @@ func (c *Client) Renews(opts []leases.Option) (bool, error) {
 }
 
 // Profiles reports whether functions under locks get labels for profiles.
-func (c *Client) Profiles() bool { return c.line.Settings.ProfileLabels }
+func (c *Client) Profiles() bool { return c.base.Settings.ProfileLabels }
 
-// Unreported reports to the logger and the hook the error that the method name
-// cannot return.
+// Unreported reports to the logger and to the hook the error that the method name cannot return.
 func (c *Client) Unreported(ctx context.Context, name, template string, err error) {
 	if c.Made() == nil {
 		return
 	}
-	c.line.Settings.Logger.ErrorContext(ctx, "lockgen: a method that returns no error could not take or keep its lock", "name", name, "error", err)
-	if hook := c.line.Settings.Hooks.Unreported; hook != nil {
+	c.base.Settings.Logger.ErrorContext(ctx, "lockgen: a method that returns no error could not take or keep its lock", "name", name, "error", err)
+	if hook := c.base.Settings.Hooks.Unreported; hook != nil {
 		hook(ctx, observe.UnreportedEvent{Name: name, Template: template, Err: err})
 	}
 }
 
-// GiveBack ends held in the reverse order, all of them even after an error. Keys of mutexes stay locked until
-// they were held for least, and with keep until their held end.
+// GiveBack ends held in the reverse order, all of them even after an error. Keys of mutexes stay locked until they were held for least, and
+// with keep until their leases end.
 func GiveBack(held []*leases.Lease, least time.Duration, keep bool) (err error) {
 	if !keep && least == 0 {
 		return Release(held)
@@ -59,9 +58,8 @@ func GiveBack(held []*leases.Lease, least time.Duration, keep bool) (err error) 
 // forever, as the time for which a key stays locked, means until its lease ends.
 const forever time.Duration = -1
 
-// stays ends l for its holder and leaves the key locked for d more. A renewed key is released then,
-// or expires if the process has ended before. A key without renewal is released then, or expires if
-// d is forever. stays fails like Unlock, and then the key may be free before.
+// stays ends l for its holder and leaves the key locked for d more. A renewed key is released then, or expires if the process has ended
+// before. A key without renewal is released then, or expires if d is forever. stays fails like Unlock, and then the key may be free before.
 func stays(l *leases.Lease, d time.Duration) error {
 	g, _, ok := policy.MutexGrant(l.Core().Grant)
 	if !ok || l.Err() != nil || d == forever && l.Core().Guard.Renew { // a RedLock has no guard

@@ -24,18 +24,18 @@ func TestInbox_AMessageToNobody(t *testing.T) {
 	c, err := opened(t.Context(), cluster.URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, new(transport.ShardedChannels))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	r, w := policy.NewMutex(c.Line(), redistest.Key(t, "k")), resource.NewWaiter(t.Context(), nil, leases.Config{Wait: leases.UntilDone})
+	r, w := policy.NewMutex(c.Base(), redistest.Key(t, "k")), resource.NewWaiter(t.Context(), nil, leases.Config{Wait: leases.UntilDone})
 	r.Queue.Push(w)
 	w.Place = engine.PlaceLeading
 	n := r.TicketFor(w.Terms).Number
-	t.Cleanup(func() { c.line.Subscribers.Disconnect(n) })
+	t.Cleanup(func() { c.base.Subscribers.Disconnect(n) })
 	asked := func() bool {
 		ev, ok := w.NextEvent()
 		return ok && ev.Kind == engine.Reason
 	}
 	tag := protocol.HashTag(r.Key)
 	over := time.After(time.Minute)
-	leave := c.line.Listen(tag)
+	leave := c.base.Listen(tag)
 	defer func() { leave() }()
 	select {
 	case <-w.Events.Bell:
@@ -46,9 +46,9 @@ func TestInbox_AMessageToNobody(t *testing.T) {
 	for {
 		leave()
 		server := cluster.Master(r.Key)
-		require.NoError(t, server.Do("SPUBLISH", protocol.TagChannel(c.line.Wire.UUID, tag), "a message").Error())
+		require.NoError(t, server.Do("SPUBLISH", protocol.TagChannel(c.base.Wire.UUID, tag), "a message").Error())
 		server.Do("PING") // perhaps it has arrived meanwhile
-		leave = c.line.Listen(tag)
+		leave = c.base.Listen(tag)
 		select {
 		case <-w.Events.Bell:
 			if asked() {

@@ -46,8 +46,8 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 		return 0, &observe.Error{Op: "count", Key: l.key, Err: err}
 	}
 	return core.Answer(ctx, l.c.Core(), "count", l.key, func() (int, error) {
-		latch := l.c.line.Wire.Latch(l.key)
-		n, err := l.c.line.Net.Ask(latch.Count()).Int()
+		latch := l.c.base.Wire.Latch(l.key)
+		n, err := l.c.base.Net.Ask(latch.Count()).Int()
 		return int(max(n, 0)), err
 	})
 }

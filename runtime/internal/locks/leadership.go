@@ -47,7 +47,7 @@ func (l *Leadership) Proclaim(ctx context.Context, value string) error {
 	return fail(l.term.Proclaim(ctx, value))
 }
 
-// Resign is as [Lease.Unlock].
+// Resign is as [leases.Lease.Unlock].
 func (l *Leadership) Resign(context.Context) error {
 	if l.none() {
 		return &observe.Error{Op: "resign", Err: core.ErrNoLease}

@@ -10,9 +10,6 @@ import (
 type Locker interface {
 	Lock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error)
 	TryLock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error)
-	// Key returns the name of the lock for errors, and for its position among the members of a
-	// MultiLock.
+	// Key returns the name of the lock for errors, and for its position among the members of a MultiLock.
 	Key() string
 }
-
-var _ Locker = (*Mutex)(nil)

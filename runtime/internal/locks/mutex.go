@@ -9,6 +9,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
+	"github.com/lockgen/lockgen/runtime/observe"
 )
 
 // A Mutex is a key with one holder at a time: lockrt.Mutex.
@@ -17,6 +18,12 @@ type Mutex struct {
 	key  string
 	opts []leases.Option
 }
+
+func (c *Client) Mutex(key string, opts ...leases.Option) *Mutex {
+	return &Mutex{c: c.Made(), key: key, opts: opts}
+}
+
+var _ Locker = (*Mutex)(nil)
 
 // Client returns the client of m, or nil.
 func (m *Mutex) Client() *Client { return core.OrZero(m).c }
@@ -39,16 +46,23 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return core.OrZ
 // force takes the key from its holder, or from owners alone if there are any.
 func (m *Mutex) force(ctx context.Context, owners ...string) (bool, error) {
 	const op = "force unlock"
-	return resource.Inside(core.OrZero(m.c).Resources, op, m.key, func(r *policy.Mutex) (bool, error) {
-		return r.Force(ctx, op, m.c.line.Wire.ForceUnlock(m.key, owners...), r.Held())
+	return resource.Inside(core.OrZero(m.c).Mutexes, op, m.key, func(r *policy.Mutex) (bool, error) {
+		return r.Force(ctx, op, m.c.base.Wire.ForceUnlock(m.key, owners...), r.Held())
 	})
 }
 
-// lock is the common part of all ways to lock.
+func (m *Mutex) Inspect(ctx context.Context) (observe.Standing, error) {
+	m = core.OrZero(m)
+	return resource.Inside(core.OrZero(m.c).Mutexes, "inspect", m.key, func(r *policy.Mutex) (observe.Standing, error) {
+		return r.Inspect(ctx, m.c.base.Wire.Inspect(m.key))
+	})
+}
+
+// lock is the common part of Lock, TryLock and campaigns.
 func (m *Mutex) lock(ctx context.Context, op string, opts []leases.Option) (*leases.Lease, error) {
 	m, ctx = core.OrZero(m), core.Present(ctx)
 	if outer, ok := leases.OfContext(ctx); ok && len(opts) == 0 && len(m.opts) == 0 {
-		if l := m.again(ctx, outer); l != nil {
+		if l := m.reenter(ctx, outer); l != nil {
 			return l, nil
 		}
 	}
@@ -58,11 +72,11 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []leases.Option) (*lea
 	return a.Granted(lease, err)
 }
 
-// again enters again if ctx is the context of a lease of this very key, nothing has ended and there is no hook: the
-// short way to what approach does for every context under a lease. Else it returns nil.
-func (m *Mutex) again(ctx context.Context, outer *leases.Lease) *leases.Lease {
+// reenter enters again if ctx is the context of a lease of this very key, nothing has ended and there is no hook: the short way to what
+// Approach does for every context under a lease. Otherwise it returns nil.
+func (m *Mutex) reenter(ctx context.Context, outer *leases.Lease) *leases.Lease {
 	at := monotonic.Now()
-	if outer.Core().Kind() != core.KindMutex || outer.Core().Client != m.c.Core() || outer.Core().Key() != m.key || m.c.line.Observed {
+	if outer.Core().Kind() != core.KindMutex || outer.Core().Client != m.c.Core() || outer.Core().Key() != m.key || m.c.base.Observed {
 		return nil
 	}
 	if !outer.Core().Guard.TrustedAt(at) || outer.Core().Parent.Err() != nil {
@@ -75,11 +89,11 @@ func (m *Mutex) again(ctx context.Context, outer *leases.Lease) *leases.Lease {
 	if !outer.Core().Grant.Reenter(outer, l) {
 		return nil
 	}
-	m.c.line.Counts.Called(core.KindMutex, nil)
+	m.c.base.Counts.Called(core.KindMutex, nil)
 	return l
 }
 
-// Acquire is a call without hooks.
+// Acquire is Lock without hooks, and without counts of the call.
 func (m *Mutex) Acquire(ctx context.Context, opts []leases.Option) (*leases.Lease, error) {
 	cfg, err := leases.Configure(m.c.Core(), m.opts, opts)
 	return m.take(ctx, cfg, err, nil)
@@ -98,13 +112,13 @@ func (m *Mutex) take(ctx context.Context, cfg leases.Config, err error, waiting 
 		return l, err
 	}
 	w := resource.NewWaiter(ctx, l, cfg)
-	w.Patient = m.c.line.Net.Prompt() && cfg.Wait == leases.UntilDone && ctx.Done() == nil
+	w.Patient = m.c.base.Net.Prompt() && cfg.Wait == leases.UntilDone && ctx.Done() == nil
 	defer r.Exit()
-	return m.c.line.Contend(ctx, r, w, cfg, waiting)
+	return m.c.base.Contend(ctx, r, w, cfg, waiting)
 }
 
-// Approach returns what a call under ctx contends for: a lease that has no grant yet, at a resource that the caller
-// leaves. Without a resource there is no need, since the lease entered again, or there is an error.
+// Approach returns what a call under ctx contends for: a lease that has no grant yet, at a resource that the caller leaves. If there is no
+// resource, the lease has entered again, or there is an error.
 func (m *Mutex) Approach(ctx context.Context, cfg leases.Config) (*policy.Mutex, *leases.Lease, error) {
 	if err := m.c.Core().CheckKey(m.key); err != nil {
 		return nil, nil, err
@@ -116,11 +130,11 @@ func (m *Mutex) Approach(ctx context.Context, cfg leases.Config) (*policy.Mutex,
 		return nil, l, err
 	}
 	if cfg.Linger > 0 && l.Core().Rare().Owner == nil {
-		if r, ok := m.c.Resources.Known(m.key); ok && r.TakeLingering(l, &cfg) {
+		if r, ok := m.c.Mutexes.Find(m.key); ok && r.TakeLingering(l, &cfg) {
 			return nil, l, nil
 		}
 	}
-	r, err := m.c.Resources.Enter(m.key, false)
+	r, err := m.c.Mutexes.Enter(m.key, false)
 	if err != nil {
 		return nil, nil, err
 	}

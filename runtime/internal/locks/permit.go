@@ -2,179 +2,134 @@ package locks
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/counting"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-// A PermitSemaphore grants permits that are leases: lockrt.PermitSemaphore.
-type PermitSemaphore struct {
-	c       *Client
-	key     string
-	permits int
-	opts    []leases.Option
+// A Permit is one or more permits, granted to one call: lockrt.Permit.
+type Permit struct {
+	core *leases.Core // the Core of own
+
+	own  leases.Lease // the lease that stands for the permit in contexts, and in a MultiLock
+	hold *counting.Permit
 }
 
-func (c *Client) PermitSemaphore(key string, permits int, opts ...leases.Option) *PermitSemaphore {
-	return &PermitSemaphore{c: c.Made(), key: key, permits: permits, opts: opts}
+// A permitHolding is a permit as the counter and the watchdog see it.
+type permitHolding struct {
+	*counting.Permit
+
+	of *Permit
 }
 
-// Client returns the client of s, or nil.
-func (s *PermitSemaphore) Client() *Client { return core.OrZero(s).c }
-
-// Options returns the options that each call of s has.
-func (s *PermitSemaphore) Options() []leases.Option { return core.OrZero(s).opts }
-
-func (s *PermitSemaphore) Key() string { return core.OrZero(s).key }
-
-func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...leases.Option) (*Permit, error) {
-	return s.acquire(ctx, "acquire", 1, opts)
+func (p permitHolding) Begin(guard *watchdog.Lease, began monotonic.Time) watchdog.Holding {
+	p.of.core.Guard, p.of.core.Began = guard, began
+	return permitHolding{p.of.hold, p.of}
 }
 
-func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...leases.Option) (*Permit, error) {
-	return s.TryAcquireN(ctx, 1, opts...)
-}
+func (p permitHolding) End(cause error) { p.of.core.End(cause) }
+func (p permitHolding) Ended() error    { return p.of.core.Ended() }
 
-func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...leases.Option) (*Permit, error) {
-	return s.acquire(ctx, "acquire", n, opts)
-}
+func (p permitHolding) Bearer() *leases.Core { return p.of.core }
 
-func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, opts ...leases.Option) (*Permit, error) {
-	return s.acquire(ctx, "try acquire", n, append(slices.Clip(opts), leases.Once))
-}
-
-// Release releases all permits with these ids, or none if one is gone.
-func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
-	s = core.OrZero(s)
-	raw, err := counting.RawIDs(ids...)
-	if err != nil {
-		return &observe.Error{Op: "release", Key: s.key, Err: err}
+func (p permitHolding) Show() (s fleet.Shown) {
+	ct, known := ClientOf(&p.of.own).permits.Find(p.Key())
+	if n := p.Size(); known && n > 0 {
+		ct.Mu.Lock()
+		defer ct.Mu.Unlock()
+		s = fleet.Shown{Name: p.of.core.Label.Name(), Since: p.of.core.Began, Holds: n, Queued: ct.Queue.Length(), Ctx: p.of.core.Parent}
 	}
-	if raw == "" {
+	return s
+}
+
+// newPermit prepares a permit under parent, for a waiter.
+func newPermit(c *Client, key string, label *engine.Label, parent context.Context) *Permit {
+	p := &Permit{}
+	p.hold = counting.NewPermit(permitHolding{of: p})
+	p.core = p.own.Core()
+	p.own.Core().Grant = p
+	p.core.Prepare(c.Core(), core.KindPermit, key, parent)
+	p.core.Label = label
+	return p
+}
+
+// Reenter is never called: no context is under the lease of a permit, so that each call takes one of its own.
+func (p *Permit) Reenter(*leases.Lease, *leases.Lease) bool { return false }
+
+// Unlock releases p, which is the grant of its own lease.
+func (p *Permit) Unlock(*leases.Lease) error { return p.hold.Release() }
+
+// granted returns the Core of p, or nil without a grant.
+func (p *Permit) granted() *leases.Core {
+	if p == nil || p.hold == nil || !p.hold.Granted() {
 		return nil
 	}
-	_, err = s.c.change(ctx, "release", core.KindPermit, s.key, true, func(k *counting.Count, ctx context.Context) (int64, error) {
-		return k.ReleaseAll(ctx, raw)
-	})
-	return err
+	return p.core
 }
 
-// UpdateLease changes how long a permit of this client is trusted, too.
-func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
-	s = core.OrZero(s)
-	if d != leases.UntilDone && d < leases.MinLease {
-		return false, &observe.Error{Op: "update lease", Key: s.key, Err: leases.TooShort("lease", d)}
+func (p *Permit) Key() string { return p.granted().Key() }
+
+func (p *Permit) Context() context.Context {
+	if p.granted() == nil {
+		return leases.NoLease
 	}
-	left, err := s.ask(ctx, "update lease", id, func(raw string, here *counting.Count) (int64, error) {
-		return s.c.counting.SetLease(s.key, raw, d, here)
-	})
-	return err == nil && left != protocol.NoPermit, err
+	return p.own.Context()
 }
 
-// TTL changes how long a fixed permit of this client is trusted, too.
-func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
-	s = core.OrZero(s)
-	left, err := s.ask(ctx, "ttl", id, func(raw string, here *counting.Count) (int64, error) {
-		return s.c.counting.Lease(s.key, raw, here)
-	})
-	switch {
-	case err != nil:
-		return 0, err
-	case left == protocol.NoPermit:
-		return 0, &observe.Error{Op: "ttl", Key: s.key, Err: fmt.Errorf("%w: Redis has no such permit", failure.ErrLost)}
+func (p *Permit) Err() error { return p.granted().Err() }
+
+func (p *Permit) Until() time.Time { return p.granted().Until() }
+
+func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
+	return p.granted().Extend(ctx, d)
+}
+
+// Current returns p for code that did not lock.
+func (p *Permit) Current() leases.CurrentLease { return p.own.Current() }
+
+func (p *Permit) PermitID() string {
+	if ids := p.PermitIDs(); len(ids) > 0 {
+		return ids[0]
 	}
-	return time.Duration(left) * time.Millisecond, nil
+	return ""
 }
 
-func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
-	s = core.OrZero(s)
-	free, _, err := s.count(ctx, "available")
-	return free, err
-}
-
-func (s *PermitSemaphore) Acquired(ctx context.Context) (int, error) {
-	s = core.OrZero(s)
-	_, taken, err := s.count(ctx, "acquired")
-	return taken, err
-}
-
-func (s *PermitSemaphore) Total(ctx context.Context) (int, error) {
-	s = core.OrZero(s)
-	free, taken, err := s.count(ctx, "total")
-	return free + taken, err
-}
-
-func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
-	s = core.OrZero(s)
-	return trySetPermits(ctx, s.c, core.KindPermit, s.key, n, ttl)
-}
-
-func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
-	s = core.OrZero(s)
-	if err := enough(n, 0); err != nil {
-		return &observe.Error{Op: "set permits", Key: s.key, Err: err}
+func (p *Permit) PermitIDs() []string {
+	if p.granted() == nil {
+		return nil
 	}
-	_, err := s.c.change(ctx, "set permits", core.KindPermit, s.key, false, func(k *counting.Count, ctx context.Context) (int64, error) {
-		return k.SetTotal(ctx, n)
-	})
-	return err
+	return protocol.PermitIDs(p.hold.Owner())
 }
 
-func (s *PermitSemaphore) Resize(ctx context.Context, delta int) (bool, error) {
-	s = core.OrZero(s)
-	return resize(ctx, s.c, core.KindPermit, s.key, delta)
-}
-
-func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []leases.Option) (*Permit, error) {
-	s, ctx = core.OrZero(s), core.Present(ctx)
-	a := leases.Attempt{Client: s.c.Core(), Op: op, Kind: core.KindPermit, Key: s.key}
-	a.Begin(ctx, s.opts, opts)
-	if err := core.FirstOf(enough(n, 1), enough(s.permits, 0)); err != nil {
-		return nil, a.Failed(err)
+// Release is as [leases.Lease.Unlock]. The client goes on trying for a minute.
+func (p *Permit) Release(context.Context) error {
+	if p.granted() == nil {
+		return &observe.Error{Op: "release", Err: core.ErrNoPermit}
 	}
-	var p *Permit
-	err := s.c.count(ctx, &a, func() *counting.Demand {
-		p = newPermit(s.c, s.key, a.Config.Label, ctx)
-		return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits, IDs: counting.NewIDs(s.c.ID(), n)}, Permit: p.hold}
-	})
+	err := p.hold.Release()
+	p.core.Report()
 	if err != nil {
-		return nil, a.Failed(err)
+		return &observe.Error{Op: "release", Key: p.core.Key(), Name: p.core.Label.Name(), Err: core.CauseOf(p.core.Key(), err)}
 	}
-	a.Hands(p.core, 0)
-	return p, nil
+	return nil
 }
 
-// ask asks about the permit with that id. here has the permits of this process, or is nil.
-func (s *PermitSemaphore) ask(ctx context.Context, op, id string, f func(raw string, here *counting.Count) (int64, error)) (int64, error) {
-	raw, err := counting.RawIDs(id)
-	if err != nil {
-		return 0, &observe.Error{Op: op, Key: s.key, Err: err}
+// Do calls fn under the context of p and releases it, also if fn panics.
+func (p *Permit) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
+	defer func() { err = failure.AfterLoss(ctx, err, p.Release(ctx)) }()
+	if p.core.Client.Settings.ProfileLabels {
+		under, end := leases.Profiled(p.Context(), p.core.ProfileLabel())
+		defer end()
+		return fn(under)
 	}
-	return core.Answer(ctx, s.c.Core(), op, s.key, func() (int64, error) {
-		if ct, known := s.c.permits.Known(s.key); known {
-			return f(raw, &ct.Count)
-		}
-		return f(raw, nil)
-	})
+	return fn(p.Context())
 }
-
-func (s *PermitSemaphore) count(ctx context.Context, op string) (free, taken int, err error) {
-	got, err := core.Answer(ctx, s.c.Core(), op, s.key, func() ([]int64, error) {
-		permits := s.c.line.Wire.PermitSemaphore(s.key)
-		return s.c.line.Net.Ask(permits.Count(s.permits)).Ints()
-	})
-	if err != nil {
-		return 0, 0, err
-	}
-	return protocol.ReadPermitCount(got)
-}
-
-var _ Locker = PermitLocker{}

@@ -90,7 +90,7 @@ func releaseGroup(group []*leases.Lease, outcomes chan<- error) {
 		tell(group[0], group[0].Core().Grant.Unlock(group[0]))
 		return
 	}
-	c := group[0].Core().Grant.(*resource.Grant).On().Client //nolint:forcetypeassert // a group of several consists of these
+	c := group[0].Core().Grant.(*resource.Grant).Resource().Client //nolint:forcetypeassert // a group of several consists of these
 	ops := make([]*resource.ReleaseOp, len(group))
 	frees := make([]transport.Request, 0, len(group))
 	for i, l := range group {
@@ -103,7 +103,7 @@ func releaseGroup(group []*leases.Lease, outcomes chan<- error) {
 		case op.Plain:
 			frees = append(frees, op)
 		default:
-			g.On().Kind.SendRelease(op, true)
+			g.Resource().Kind.SendRelease(op, true)
 		}
 		ops[i] = op
 	}

@@ -49,19 +49,6 @@ func (m *RWMutex) TryRLock(ctx context.Context, opts ...leases.Option) (*leases.
 	return m.lock(ctx, "try read lock", false, append(slices.Clip(opts), leases.Once))
 }
 
-// A ReadLocker locks M for reading.
-type ReadLocker struct{ M *RWMutex }
-
-func (r ReadLocker) Lock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
-	return r.M.RLock(ctx, opts...)
-}
-
-func (r ReadLocker) TryLock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
-	return r.M.TryRLock(ctx, opts...)
-}
-
-func (r ReadLocker) Key() string { return r.M.Key() }
-
 func (m *RWMutex) ForceUnlock(ctx context.Context) (bool, error) {
 	return core.OrZero(m).force(ctx, "force unlock", true)
 }
@@ -81,7 +68,7 @@ func (m *RWMutex) Inspect(ctx context.Context) (observe.RWStanding, error) {
 	m = core.OrZero(m)
 	return resource.Inside(core.OrZero(m.c).rws, "inspect", m.key, func(r *policy.RW) (observe.RWStanding, error) {
 		s, err := core.Answer(ctx, m.c.Core(), "inspect", m.key, func() (observe.RWStanding, error) {
-			in, err := m.c.line.Inspection(r.Lock.Inspect())
+			in, err := m.c.base.Inspection(r.Lock.Inspect())
 			s := observe.RWStanding{Listening: in.Listening, TTL: in.TTL}
 			for _, field := range in.Fields {
 				if writer, writes := protocol.WriterOf(field.Owner); writes {
@@ -100,7 +87,7 @@ func (m *RWMutex) Inspect(ctx context.Context) (observe.RWStanding, error) {
 	})
 }
 
-// lock is the common part of all ways to lock.
+// lock is the common part of Lock, TryLock, RLock and TryRLock.
 func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []leases.Option) (*leases.Lease, error) {
 	m, ctx = core.OrZero(m), core.Present(ctx)
 	a := leases.Attempt{Client: m.c.Core(), Op: op, Kind: core.KindRead, Key: m.key}
@@ -119,7 +106,7 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg leases.Config, err 
 	}
 	l := leases.New(m.c.Core(), kind, m.key, ctx)
 	l.Core().Label = cfg.Label
-	if r, known := m.c.rws.Known(m.key); known { // a call that enters a hold of this process is no further user of the resource
+	if r, known := m.c.rws.Find(m.key); known { // a call that enters a hold of this process is no further user of the resource
 		if entered, _, err := r.Enter(ctx, l, cfg); entered {
 			return l.Entered(ctx, cfg)
 		} else if err != nil {
@@ -140,5 +127,18 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg leases.Config, err 
 	}
 	w := resource.NewWaiter(ctx, l, cfg)
 	r.NewTicket(w, kind == core.KindWrite, under)
-	return m.c.line.Contend(ctx, r, w, cfg, waiting)
+	return m.c.base.Contend(ctx, r, w, cfg, waiting)
 }
+
+// A ReadLocker locks M for reading.
+type ReadLocker struct{ M *RWMutex }
+
+func (r ReadLocker) Lock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
+	return r.M.RLock(ctx, opts...)
+}
+
+func (r ReadLocker) TryLock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
+	return r.M.TryRLock(ctx, opts...)
+}
+
+func (r ReadLocker) Key() string { return r.M.Key() }

@@ -46,7 +46,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 		return err
 	}
 	defer func() { err = failure.Join(err, s.Release(ctx, n)) }()
-	if c := core.OrZero(s).c; c != nil && c.line.Settings.ProfileLabels {
+	if c := core.OrZero(s).c; c != nil && c.base.Settings.ProfileLabels {
 		under, end := leases.Profiled(ctx, cmp.Or(leases.LabelOf(s.opts, opts).Name(), core.KindSemaphore))
 		defer end()
 		return fn(under)
@@ -86,9 +86,9 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	s = core.OrZero(s)
 	return core.Answer(ctx, s.c.Core(), "available", s.key, func() (int, error) {
-		ctx, cancel := s.c.line.Net.Briefly()
+		ctx, cancel := s.c.base.Net.Briefly()
 		defer cancel()
-		text, exists, err := s.c.line.Net.Get(ctx, s.key)
+		text, exists, err := s.c.base.Net.Get(ctx, s.key)
 		if err != nil || !exists {
 			return s.permits, err
 		}
@@ -100,11 +100,12 @@ func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	})
 }
 
+// acquire is the common part of Acquire and TryAcquire.
 func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []leases.Option) error {
 	s, ctx = core.OrZero(s), core.Present(ctx)
 	a := leases.Attempt{Client: s.c.Core(), Op: op, Kind: core.KindSemaphore, Key: s.key}
 	a.Begin(ctx, s.opts, opts)
-	err := core.FirstOf(enough(n, 0), enough(s.permits, 0))
+	err := core.FirstError(enough(n, 0), enough(s.permits, 0))
 	switch {
 	case err != nil:
 	case n == 0:
@@ -117,7 +118,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []leases
 
 // add is the common part of all ways to release.
 func (s *Semaphore) add(ctx context.Context, op string, n int, exists bool) (bool, error) {
-	err := core.FirstOf(enough(n, 0), enough(s.permits, 0))
+	err := core.FirstError(enough(n, 0), enough(s.permits, 0))
 	if err == nil && n == 0 && !exists {
 		err = s.c.Core().CheckKey(s.key)
 		if err == nil {

@@ -40,7 +40,7 @@ type stateTest struct {
 
 // mutex returns the resource of a key that nobody has, and the ticket of a call that wants it, on whose terms op asks.
 func (t *stateTest) mutex(name string) (r *policy.Mutex, w *resource.Waiter, tk *resource.Ticket, op func() *resource.AcquireOp) {
-	r, err := t.c.Resources.Enter(redistest.Key(t, name), false)
+	r, err := t.c.Mutexes.Enter(redistest.Key(t, name), false)
 	require.NoError(t, err)
 	t.Cleanup(r.Exit)
 	cfg, err := leases.Configure(t.c.Core(), nil, nil)
@@ -52,17 +52,17 @@ func (t *stateTest) mutex(name string) (r *policy.Mutex, w *resource.Waiter, tk 
 	}
 }
 
-// gone takes w out of the queue, while a request for it is under way.
+// removeFrom takes w out of the queue, while a request for it is under way.
 func removeFrom(r *policy.Mutex, w *resource.Waiter) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	r.Queue.Remove(w)
 }
 
-// state returns the state of a ticket.
+// stateOf returns the state of a ticket.
 func stateOf(tk *resource.Ticket) engine.TicketState {
-	tk.On.Mu.Lock()
-	defer tk.On.Mu.Unlock()
+	tk.Resource.Mu.Lock()
+	defer tk.Resource.Mu.Unlock()
 	return tk.State
 }
 
@@ -130,7 +130,7 @@ func (t *stateTest) gives() {
 		l, err := t.c.Mutex(redistest.Key(t, name)).Lock(t.Context())
 		require.NoError(t, err)
 		g := l.Core().Grant.(*resource.Grant) //nolint:forcetypeassert // of a mutex
-		r, _ := g.On().Kind.(*policy.Mutex)
+		r, _ := g.Resource().Kind.(*policy.Mutex)
 		r.Stay()
 		r.Mu.Lock()
 		require.Equal(t, engine.GrantHeld, g.State)
@@ -141,7 +141,7 @@ func (t *stateTest) gives() {
 		}
 		r.Mu.Unlock()
 		if test.because != nil {
-			t.c.line.Watchdog.Lose(&g.Guard, test.because)
+			t.c.base.Watchdog.Lose(&g.Guard, test.because)
 			require.ErrorIs(t, l.Unlock(t.Context()), failure.ErrLost)
 			require.Equal(t, engine.GrantNotified, g.State)
 		} else {
@@ -156,7 +156,7 @@ func (t *stateTest) gives() {
 // queues has tickets wait in the queue.
 func (t *stateTest) queues() {
 	_, w, tk, op := t.mutex("in line")
-	r, _ := op().Ticket.On.Kind.(*policy.Mutex)
+	r, _ := op().Ticket.Resource.Kind.(*policy.Mutex)
 	settle := func(reply protocol.Verdict) {
 		r.Mu.Lock()
 		request := &resource.AcquireOp{Waiter: w, Ticket: tk, Terms: w.Terms}
@@ -170,11 +170,11 @@ func (t *stateTest) queues() {
 	op()
 	require.Equal(t, engine.TicketAsking, stateOf(tk))
 	settle(protocol.Verdict{Wait: 1000, At: time.Now().Add(-time.Hour)})
-	redistest.Shared(t).Do("HSET", r.Key, t.c.line.Wire.Owner(tk.Number), "1")
+	redistest.Shared(t).Do("HSET", r.Key, t.c.base.Wire.Owner(tk.Number), "1")
 	tk.Handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
 	require.Equal(t, engine.TicketGranted, stateOf(tk))
 
-	require.Eventually(t, t.c.line.Heard, 20*time.Second, time.Millisecond)
+	require.Eventually(t, t.c.base.Heard, 20*time.Second, time.Millisecond)
 	next := resource.NewWaiter(context.Background(), leases.New(t.c.Core(), core.KindMutex, r.Key, context.Background()), leases.Config{Wait: leases.UntilDone, Terms: w.Terms})
 	require.Equal(t, resource.ToWait, r.Join(next))
 	require.NoError(t, w.For.Lease.Core().Grant.Unlock(w.For.Lease)) // by a request that puts the next one in the wait queue, or grants it the key
@@ -190,7 +190,7 @@ func (t *stateTest) queues() {
 	require.NoError(t, next.For.Lease.Core().Grant.Unlock(next.For.Lease))
 
 	_, w, tk, op = t.mutex("gives up")
-	r, _ = op().Ticket.On.Kind.(*policy.Mutex)
+	r, _ = op().Ticket.Resource.Kind.(*policy.Mutex)
 	tk.Standing = true
 	settle(protocol.Verdict{Wait: 1000, At: time.Now()})
 	r.Leave(w)
@@ -199,7 +199,7 @@ func (t *stateTest) queues() {
 
 // fair has tickets to a fair mutex go where no others go.
 func (t *stateTest) fair() {
-	r := testedFairResource(t.T)
+	r := testedFair(t.T)
 	state := func(tk *policy.FairTicket) engine.TicketState { return stateOf(&tk.Ticket) }
 	asks := func(tk *policy.FairTicket) {
 		r.Mu.Lock()
@@ -208,14 +208,14 @@ func (t *stateTest) fair() {
 		tk.To(engine.TicketAsking)
 	}
 
-	// One gives up that does not wait, before its request is answered.
+	// A call that does not wait gives up before its request is answered.
 	tk := enters(r, t.T)
 	tk.Own.Waiter.Call.Wait = 0
 	asks(tk)
 	r.Leave(tk.Own.Waiter)
 	require.Equal(t, engine.TicketWithdrawing, state(tk))
 
-	// Another one when it was refused.
+	// Another call gives up when it was refused.
 	tk = enters(r, t.T)
 	asks(tk)
 	r.Settle(request(tk), time.Now(), refusal(), false, nil)
@@ -239,7 +239,7 @@ func (t *stateTest) fair() {
 	redistest.Shared(t).Do("DEL", r.Key)
 }
 
-// handOn has the one behind the first have g.
+// handOn has the ticket behind the first have g.
 func handOn(r *policy.Fair, g *resource.Grant) error { return g.Unlock(g.First) }
 
 // lingers has a grant stay with the process, and leave in each way.
@@ -247,12 +247,12 @@ func (t *stateTest) lingers() {
 	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	c.line.Settings.Linger = 30 * time.Minute
-	c.line.Hear()
-	require.Eventually(t, c.line.Heard, 20*time.Second, time.Millisecond)
+	c.base.Settings.Linger = 30 * time.Minute
+	c.base.Hear()
+	require.Eventually(t, c.base.Heard, 20*time.Second, time.Millisecond)
 	state := func(g *resource.Grant) engine.GrantState {
-		g.On().Mu.Lock()
-		defer g.On().Mu.Unlock()
+		g.Resource().Mu.Lock()
+		defer g.Resource().Mu.Unlock()
 		return g.State
 	}
 	gone := func(key string) {
@@ -272,40 +272,40 @@ func (t *stateTest) lingers() {
 			return engine.GrantReleasing
 		},
 		"over": func(g *resource.Grant) engine.GrantState {
-			g.On().Mu.Lock()
+			g.Resource().Mu.Lock()
 			g.Linger().Over = monotonic.Now()
-			g.On().Mu.Unlock()
+			g.Resource().Mu.Unlock()
 			g.Wake()
 			return engine.GrantReleasing
 		},
 		"a late call": func(g *resource.Grant) engine.GrantState {
-			g.On().Mu.Lock()
+			g.Resource().Mu.Lock()
 			g.Linger().Over = monotonic.Now()
-			g.On().Mu.Unlock()
+			g.Resource().Mu.Unlock()
 			l, other := locks(c.Mutex(g.Key(), leases.WithLinger(0)))
 			require.NotSame(t, g, other)
 			require.NoError(t, l.Unlock(t.Context()))
 			return engine.GrantReleasing
 		},
 		"trust is over": func(g *resource.Grant) engine.GrantState { // the next one could not have it for long, and Redis may have it still
-			c.line.Watchdog.Lose(&g.Guard, watchdog.ErrElapsed)
+			c.base.Watchdog.Lose(&g.Guard, watchdog.ErrElapsed)
 			require.Equal(t, engine.TicketWithdrawing, stateOf(g.Ticket))
 			return engine.GrantNotified
 		},
 		"taken": func(g *resource.Grant) engine.GrantState {
 			redistest.Shared(t).Do("DEL", g.Key())
-			c.line.Watchdog.Lose(&g.Guard, watchdog.ErrRefused)
+			c.base.Watchdog.Lose(&g.Guard, watchdog.ErrRefused)
 			return engine.GrantNotified
 		},
 	} {
 		m := c.Mutex(redistest.Key(t, name))
 		l, g := locks(m)
-		g.On().Stay()
+		g.Resource().Stay()
 		require.NoError(t, l.Unlock(t.Context()))
 		require.Equal(t, engine.GrantLingering, state(g), name)
 		require.Equal(t, end(g), state(g), name)
 		gone(m.key)
-		g.On().Quit()
+		g.Resource().Quit()
 	}
 
 	// A key that Redis granted some time ago goes back after a call that had it without asking.
@@ -326,12 +326,12 @@ func (t *stateTest) lingers() {
 	// So does one that others wait for, and one that stayed locked for its least time.
 	for name, before := range map[string]func(g *resource.Grant){
 		"others wait": func(g *resource.Grant) { g.Ticket.OthersWait = true },
-		"kept":        func(g *resource.Grant) { g.Idle = true; c.line.Held(-1) },
+		"kept":        func(g *resource.Grant) { g.Idle = true; c.base.Held(-1) },
 	} {
 		l, g := locks(c.Mutex(redistest.Key(t, name)))
-		g.On().Mu.Lock()
+		g.Resource().Mu.Lock()
 		before(g)
-		g.On().Mu.Unlock()
+		g.Resource().Mu.Unlock()
 		require.NoError(t, l.Unlock(t.Context()))
 		require.Equal(t, engine.GrantReleasing, state(g), name)
 	}

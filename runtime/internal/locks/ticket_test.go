@@ -28,7 +28,7 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := new(resource.Client)
-			c.Open()
+			c.MakeChannels()
 			c.Running = 1
 			r := policy.NewMutex(c, "k")
 			r.Users = 10
@@ -37,7 +37,7 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			w.Place = engine.PlaceLeading
 			tk := r.TicketFor(w.Terms)
 			sent := core.Now()
-			tk.HandedOver(time.Now(), time.Now()) // as handed does for a waiter that has to ask
+			tk.HandedOver(time.Now(), time.Now()) // as Handed does for a waiter that has to ask
 			answer := func(sent time.Time) engine.EventKind {
 				r.Busy, tk.Asking = 1, 1
 				tk.To(engine.TicketAsking)
@@ -63,7 +63,7 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := new(resource.Client)
-			c.Open()
+			c.MakeChannels()
 			r := policy.NewMutex(c, "k")
 			w := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, "k", context.Background()), leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{TTL: 30 * time.Second, Renew: true}})
 			r.Queue.Push(w)
@@ -99,7 +99,7 @@ func TestResource_WhatIsGrantedOnceMoreAfterItsLossIsGivenBack(t *testing.T) {
 	request, l := op(), w.For.Lease
 	tk.Handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
 	require.Equal(t, engine.TicketGranted, stateOf(tk))
-	c.line.Watchdog.Lose(l.Core().Guard, watchdog.ErrRefused)
+	c.base.Watchdog.Lose(l.Core().Guard, watchdog.ErrRefused)
 	r.Settle(request, time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil)
 	r.Quit() // as the request does when it is answered
 	require.ErrorIs(t, l.Core().Grant.Unlock(l), failure.ErrLost)
@@ -138,13 +138,13 @@ func TestResource_ReviewsAfterALongTime(t *testing.T) {
 		ago      time.Duration // before now, the request of this step is sent, which is refused
 		recheck  bool
 	}{
-		{false, c.line.Takes, time.Hour, true},
-		{false, c.line.Takes, time.Hour, true},
-		{true, c.line.Reviews, time.Hour, true},
-		{true, c.line.Acquires, time.Hour, false}, // a message
-		{true, c.line.Reviews, 0, true},
-		{true, c.line.Acquires, time.Hour, true},
-		{true, c.line.Reviews, 0, true},
+		{false, c.base.Takes, time.Hour, true},
+		{false, c.base.Takes, time.Hour, true},
+		{true, c.base.Reviews, time.Hour, true},
+		{true, c.base.Acquires, time.Hour, false}, // a message
+		{true, c.base.Reviews, 0, true},
+		{true, c.base.Acquires, time.Hour, true},
+		{true, c.base.Reviews, 0, true},
 	} {
 		tk.Standing, w.Recheck = step.standing, step.recheck
 		op := r.Prepare(w)
@@ -162,7 +162,7 @@ func TestResource_AMessageAfterALongTimeIsNoRecheck(t *testing.T) {
 	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	c.line.Reviews = c.line.Net.Reviewer(protocol.Batch{Script: scripts.New("rechecks", "return redis.error_reply('ERR this is no time to recheck')")})
+	c.base.Reviews = c.base.Net.Reviewer(protocol.Batch{Script: scripts.New("rechecks", "return redis.error_reply('ERR this is no time to recheck')")})
 	key, rc, ctx := redistest.Key(t, "k"), c.Redis(), t.Context()
 	require.NoError(t, rc.Do(ctx, rc.B().Hset().Key(key).FieldValue().FieldValue("java:1", "1").Build()).Error())
 	require.NoError(t, rc.Do(ctx, rc.B().Pexpire().Key(key).Milliseconds(60000).Build()).Error())
@@ -175,7 +175,7 @@ func TestResource_AMessageAfterALongTimeIsNoRecheck(t *testing.T) {
 		got <- err
 	}()
 	require.Eventually(t, func() bool {
-		r, ok := c.Resources.Known(key)
+		r, ok := c.Mutexes.Find(key)
 		if !ok {
 			return false
 		}

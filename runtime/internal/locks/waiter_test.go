@@ -30,12 +30,12 @@ func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	r.Busy = 1
 	w.Asks.Add(1)
 	release := w.Events.Hold()
-	go r.Settle(&resource.AcquireOp{Waiter: w, Ticket: &resource.Ticket{On: &r.LineCore, Asking: 1, Asked: true}}, time.Now(), protocol.Verdict{}, false, errors.New("no"))
+	go r.Settle(&resource.AcquireOp{Waiter: w, Ticket: &resource.Ticket{Resource: &r.LineCore, Asking: 1, Asked: true}}, time.Now(), protocol.Verdict{}, false, errors.New("no"))
 	for r.Mu.TryLock() { // until it settles
 		r.Mu.Unlock()
 		goruntime.Gosched()
 	}
-	require.Never(t, func() bool { return w.Asks.Load() == 0 }, 20*time.Millisecond, time.Millisecond) // it cannot speak yet
+	require.Never(t, func() bool { return w.Asks.Load() == 0 }, 20*time.Millisecond, time.Millisecond) // its outcome is not recorded yet
 	release()
 	<-w.Events.Bell
 	ev, ok := w.NextEvent()
@@ -59,12 +59,12 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			require.NoError(t, err)
 			defer func() { require.NoError(t, c.Close()) }()
 			looks := make(chan struct{}, 1000)
-			c.line.Watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
+			c.base.Watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
 				looks <- struct{}{}
 				return make([]error, len(leases)) // it has them
-			}, c.line.Net.RenewBatch, nil)
+			}, c.base.Net.RenewBatch, nil)
 
-			r, err := c.Resources.Enter(redistest.Key(t, "k"), false)
+			r, err := c.Mutexes.Enter(redistest.Key(t, "k"), false)
 			require.NoError(t, err)
 			defer r.Exit()
 			cfg, err := leases.Configure(c.Core(), nil, nil)
@@ -82,7 +82,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 
 			refused := time.Now() // by the server's clock, which says so before it is set back
 			granted := refused.Add(-test.back)
-			redistest.Shared(t).Do("HSET", r.Key, c.line.Wire.Owner(tk.Number), "1")
+			redistest.Shared(t).Do("HSET", r.Key, c.base.Wire.Owner(tk.Number), "1")
 			tk.Handed(protocol.Message{Number: tk.Number, Granted: granted})
 			ev, ok := w.NextEvent()
 			require.True(t, ok)
@@ -131,7 +131,7 @@ func TestPermit_ARenewalThatAskedForTooManyIsNoLoss(t *testing.T) {
 	p, err := s.AcquireN(t.Context(), 2)
 	require.NoError(t, err)
 	renew := func(l *watchdog.Lease) error {
-		return c.line.Renew([]*watchdog.Lease{l}, []time.Duration{time.Minute})[0]
+		return c.base.Renew([]*watchdog.Lease{l}, []time.Duration{time.Minute})[0]
 	}
 	require.NoError(t, renew(p.core.Guard))
 	require.ErrorIs(t, renew(&watchdog.Lease{Holding: partlyReleased{s.key}, TTL: time.Minute}), core.ErrFewer)

@@ -17,13 +17,14 @@ type Fair struct {
 
 	Lock protocol.Fair
 
-	// Guarded by mu:
+	// Guarded by Mu:
 	Tickets    map[uint64]*FairTicket // of the waiters, by their numbers
-	spare      []*FairTicket          // that have had no waiter for a moment
+	spare      []*FairTicket          // tickets that have had no waiter for a moment
 	spareTimer *time.Timer            // withdraws them; nil before the first
 	noted      bool                   // a waiter was in the queue
 }
 
+// NewFair returns the resource of the fair lock of key.
 func NewFair(c *resource.Client, key string) *Fair {
 	r := &Fair{Lock: c.Wire.Fair(key), Tickets: map[uint64]*FairTicket{}}
 	r.Client, r.Key, r.Kind = c, key, r
@@ -37,8 +38,8 @@ func (r *Fair) Channel(w *resource.Waiter) string {
 	return r.Lock.Channel(r.Owner(w.For.Ticket))
 }
 
-// Join makes every waiter ask. Exceptions are a waiter that tries once while this process has the lock, and one that
-// takes over a ticket whose request is under way.
+// Join makes every waiter ask, with two exceptions: a waiter that tries once while this process has the lock, and a waiter that takes over
+// a ticket whose request is under way.
 func (r *Fair) Join(w *resource.Waiter) resource.Entry {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -75,7 +76,7 @@ func (r *Fair) Ended(tk *resource.Ticket) { delete(r.Tickets, tk.Number) }
 
 func (r *Fair) Withdrawer() engine.Withdrawer { return r.Client.Withdrawals.Of(core.KindFair, r.Key) }
 
-// Served returns how many of the waiters had the present grant, or have it.
+// Served returns how many of the waiters in the queue of Redis had the present grant, or have it.
 func (r *Fair) Served() int {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()

@@ -15,7 +15,8 @@ import (
 // First returns the ticket that Redis has the present grant for.
 func (r *Fair) First() *FairTicket { return FairTicketFrom(r.Grant.Ticket) }
 
-// Next has the next ticket that follows share g, and returns its waiter, if that can have g as it is; or it returns nil.
+// Next has the next of the tickets that follow share g, and returns the waiter of that ticket, if it can have g as it is. Otherwise it
+// returns nil.
 func (r *Fair) Next(g *resource.Grant) *resource.Waiter {
 	if r.Grant != g || g.Rare().Early != nil {
 		return nil

@@ -27,22 +27,23 @@ type FairTicket struct {
 	Wait  time.Duration // by which its place is reckoned
 	Terms engine.Terms
 
-	// Guarded by Fair.mu.
+	// Guarded by Mu of the resource:
 	Behind  []uint64      // the tickets that get the grant after it
-	after   []*FairTicket // those of them who had it
+	after   []*FairTicket // those of them that had it
 	entered []*FairTicket // tickets of its owner, which did not wait for their turn; they are being withdrawn
 	since   time.Time     // when it became spare
 }
 
 const (
-	// A waiter that a message of this library reaches when it is its turn listens to Redisson's channel too, once it has waited for so
-	// long: other programs may release the key, or take it by force.
+	// listenAfter is how long a waiter waits before it listens to Redisson's channel, too, if a message of this library reaches it when
+	// it is its turn: other programs may release the key, or take it by force.
 	listenAfter = time.Second
 
-	// A free lock that is another's turn is asked for no more often than this.
+	// leastFairPause is the shortest pause between requests for a free lock, when it is the turn of another waiter.
 	leastFairPause = 50 * time.Millisecond
 )
 
+// FairTicketFrom returns the ticket to a fair mutex that tk is a part of.
 func FairTicketFrom(tk *resource.Ticket) *FairTicket {
 	return tk.Extra.Of.(*FairTicket) //nolint:forcetypeassert // each ticket to a fair mutex is one
 }
@@ -71,7 +72,7 @@ func (r *Fair) Read(_ *resource.Ticket, reply transport.Reply) (protocol.Verdict
 	return readNumbers(reply, protocol.ReadFairAcquire)
 }
 
-// Overtaken deals with the answer for a ticket that has left, or has a grant.
+// Overtaken handles the answer for a ticket that has left, or has a grant.
 func (r *Fair) Overtaken(op *resource.AcquireOp, reply protocol.Verdict, err error) bool {
 	tk, g := op.Ticket, op.Ticket.Extra.Grant
 	if err == nil && reply.Unplaced {

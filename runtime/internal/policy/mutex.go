@@ -19,16 +19,17 @@ import (
 // Redis grants to the resource. It does not matter which waiter asked: the resource serves the head of its queue, and
 // releases the key if there is none any more. A release can ask for the key once more, for the next head.
 //
-// This file has the rules of tickets, mutexgrant.go those of grants and releases, linger.go has the grants that stay with the process
-// for a moment after an unlock, and starts.go the turns of Redisson's waiters.
+// This file has the rules of tickets, mutexgrant.go those of grants and releases, and starts.go the turns of Redisson's waiters. In
+// package resource, linger.go has the grants that stay with the process for a moment after an unlock.
 type Mutex struct {
 	resource.Exclusive
 
-	Ticket *resource.Ticket // the ticket of the queue; nil while there is a grant, or no need; guarded by mu
+	Ticket *resource.Ticket // the ticket of the queue; nil while there is a grant, or no need; guarded by Mu
 
-	first resource.Ticket // in place, since there always is one
+	first resource.Ticket // the first ticket, in place, since there always is one
 }
 
+// NewMutex returns the resource of the mutex of key.
 func NewMutex(c *resource.Client, key string) *Mutex {
 	r := new(Mutex)
 	r.Client, r.Key, r.Kind = c, key, r
@@ -68,8 +69,7 @@ func (r *Mutex) Park(w *resource.Waiter) {
 	}
 }
 
-// TicketFor returns the ticket of the queue for a waiter with terms t. It makes the ticket if there
-// is none.
+// TicketFor returns the ticket of the queue for a waiter with terms t. It makes the ticket if there is none.
 func (r *Mutex) TicketFor(t engine.Terms) *resource.Ticket {
 	if r.Ticket == nil {
 		if r.Ticket = &r.first; r.first.Number != 0 {
@@ -180,13 +180,13 @@ func (r *Mutex) Learns(tk *resource.Ticket, m protocol.Message) (tokens int) {
 	return int(tk.InLine)
 }
 
-// Resume continues with again after the release of the ticket before it.
+// Resume continues with the ticket again, which was to follow on the terms t, after the release of the ticket before it.
 func (r *Mutex) Resume(again *resource.Ticket, t engine.Terms, done resource.Released, err error) {
 	w := r.Queue.First
 	wanted := w != nil && w.Terms == t && r.Client.Settings.Replicas == 0 && (!t.Fenced || done.Token > 0)
 	judged, _ := again.Judge(resource.AnswerOf(done.Sent, t.TTL, done.Outcome == protocol.Kept, err), wanted, r.Client.Refusal()) // after an error that release may still take effect
 	if judged == engine.JudgedGranted {
-		again.Gets(engine.NewTokens(done.Token, int(again.InLine)))
+		again.SetTokens(engine.NewTokens(done.Token, int(again.InLine)))
 		r.Promote(trace.Granted, again, w, done.Sent, t.TTL).Handed = true
 		return
 	}
@@ -208,12 +208,10 @@ func (r *Mutex) Resume(again *resource.Ticket, t engine.Terms, done resource.Rel
 	}
 }
 
-// mostTokens bounds a block. Drawing many more than needed would push the counter ahead of the
-// clock.
+// mostTokens bounds a block. Drawing many more than needed would push the counter ahead of the clock.
 const mostTokens = 64
 
-// wants returns how many tokens to draw with terms t: for all waiters of this process, if the key
-// can be passed on to them.
+// wants returns how many tokens to draw with terms t: for all waiters of this process, if the key can be passed on to them.
 func (r *Mutex) wants(t engine.Terms) int {
 	switch {
 	case !t.Fenced:

@@ -15,7 +15,7 @@ import (
 // MutexGrant returns x and its resource, if x is the grant of a mutex.
 func MutexGrant(x any) (g *resource.Grant, r *Mutex, ok bool) {
 	if g, ok = x.(*resource.Grant); ok {
-		r, ok = g.On().Kind.(*Mutex)
+		r, ok = g.Resource().Kind.(*Mutex)
 	}
 	return g, r, ok
 }
@@ -102,7 +102,7 @@ func (r *Mutex) Releasing(op *resource.ReleaseOp) {
 	}
 	if next := r.Queue.First; next != nil && r.Client.Granting() && r.Client.Attends(r.Key) {
 		op.Again, op.Terms = r.TicketFor(next.Terms), next.Terms
-		r.Follows(op.Again, tk)
+		r.InheritJava(op.Again, tk)
 		op.Again.Standing = true
 		op.Again.To(engine.TicketQueued)
 	}
@@ -123,19 +123,19 @@ func (r *Mutex) SendRelease(op *resource.ReleaseOp, first bool) {
 func (r *Mutex) Proceed(op *resource.ReleaseOp, done resource.Released, err error) {
 	r.Busy--
 	r.Answers.Changes()
-	r.Leaves(op, done.Released)
+	r.NoteRelease(op, done.Released)
 	if op.Again != nil && op.Twice {
 		op.Again.OutcomeUnknown = true
 	}
 	if op.Again != nil && r.Ticket == op.Again {
 		r.Resume(op.Again, op.Terms, done, err)
 	} else {
-		r.Prompt(r) // again was handed over already, if it was in the wait queue
+		r.Prompt(r) // op.Again was handed over already, if it was in the wait queue
 	}
 }
 
-// TakeLingering gives l the grant if that lingers, for a call with the options of cfg: the short way to what join does. The
-// caller need not have entered r, for which the grant stays.
+// TakeLingering gives l the grant if that lingers, for a call with the options of cfg. It is the short way to what Join does. The caller
+// need not have entered r, for which the grant stays.
 func (r *Mutex) TakeLingering(l *leases.Lease, cfg *leases.Config) bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -151,7 +151,7 @@ func (r *Mutex) TakeLingering(l *leases.Lease, cfg *leases.Config) bool {
 	}
 	g.Attach(l)
 	g.LimitTo(cfg.MaxHold, l)
-	g.LingersFor(cfg.Linger)
+	g.SetLinger(cfg.Linger)
 	r.Client.Counts.Waited(0)
 	return true
 }

@@ -23,7 +23,7 @@ type RW struct {
 
 	Lock protocol.RW
 
-	// Guarded by mu:
+	// Guarded by Mu:
 	write  *resource.Grant   // the grant of this process for writing, or nil
 	reads  []*resource.Grant // the grants for reading: one for each length of lease
 	probed time.Time         // when Redis was last asked for waiting Java programs
@@ -39,6 +39,7 @@ const (
 	probeEvery = 250 * time.Millisecond
 )
 
+// NewRW returns the resource of the read-write lock of key.
 func NewRW(c *resource.Client, key string) *RW {
 	r := &RW{Lock: c.Wire.RW(key)}
 	r.Client, r.Key, r.Kind = c, key, r
@@ -47,9 +48,8 @@ func NewRW(c *resource.Client, key string) *RW {
 
 func (r *RW) Channel(*resource.Waiter) string { return r.Lock.Channel() }
 
-// Enter makes l one more lease of this process's grants, if the caller may have it without waiting
-// and without asking. Otherwise it may return the caller's grant under which it may read ahead of
-// all waiters.
+// Enter makes l one more lease of this process's grants, if the caller may have it without waiting and without asking. Otherwise it may
+// return the caller's grant under which it may read ahead of all waiters.
 func (r *RW) Enter(ctx context.Context, l *leases.Lease, cfg leases.Config) (entered bool, under *resource.Grant, err error) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -98,7 +98,7 @@ func (r *RW) allowed(ctx context.Context, l *leases.Lease, t engine.Terms, limit
 			g.Attach(l)
 			return true, nil, nil
 		}
-		writes.Shown = true
+		writes.Named = true
 		return false, writes, nil
 	case reads != nil:
 		return false, reads, nil // it asks to read for longer
@@ -106,12 +106,12 @@ func (r *RW) allowed(ctx context.Context, l *leases.Lease, t engine.Terms, limit
 	return false, nil, nil
 }
 
-// of returns the grants of the caller: by the context of l, or by its owner.
+// of returns the grants of the caller: those of the leases above ctx, and those of the owner of l.
 func (r *RW) of(ctx context.Context, l *leases.Lease) (writes, reads *resource.Grant) {
 	consider := func(x *leases.Lease) {
 		g, ok := x.Core().Grant.(*resource.Grant)
 		switch {
-		case !ok || g.On() != &r.LineCore || g.Rare().Lost != nil || x.Core().Unlocked || x.Core().Ended() != nil:
+		case !ok || g.Resource() != &r.LineCore || g.Rare().Lost != nil || x.Core().Unlocked || x.Core().Ended() != nil:
 		case isWriter(g):
 			writes = g
 		case reads == nil || g.Renewed():

@@ -32,7 +32,7 @@ func (r *RW) Admit(g *resource.Grant, owner *leases.Owner) {
 		case isWriter(g) && !rwTicketOf(w).write:
 			r.Queue.Remove(w)
 			rwTicketOf(w).readsUnder(g)
-			g.Shown = true
+			g.Named = true
 			w.Notify(engine.Event{Kind: engine.Turn})
 		case isWriter(g):
 			r.Queue.Remove(w)
@@ -53,11 +53,11 @@ func (r *RW) Next(g *resource.Grant) *resource.Waiter {
 	return nil
 }
 
-// CanPass reports whether w, a writer, can have the grant of another writer as it is: only some times in a row, since
-// waiters of other processes are unknown. A grant under which a reader may still be admitted cannot be passed on, and a
-// writer that wants a fencing token asks Redis for it.
+// canPass reports whether w, a writer, can have the grant of another writer as it is: only some times in a row, since waiters of other
+// processes are unknown. A grant under which a reader may still be admitted cannot be passed on, and a writer that wants a fencing token
+// asks Redis for it.
 func (r *RW) canPass(g *resource.Grant, w *resource.Waiter) bool {
-	return w != nil && isWriter(g) && !g.Shown && len(r.reads) == 0 && rwTicketOf(w).write && w.For.Ticket.Number == 0 &&
+	return w != nil && isWriter(g) && !g.Named && len(r.reads) == 0 && rwTicketOf(w).write && w.For.Ticket.Number == 0 &&
 		g.Rare().Passed+1 < r.Client.Settings.Cohort && resource.CanPass(r.Client.Core(), &g.Guard, g.Terms(), w.Terms, engine.Tokens{})
 }
 

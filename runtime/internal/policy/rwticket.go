@@ -18,8 +18,8 @@ type rwTicket struct {
 	own   resource.TicketExtra
 	write bool
 
-	// Guarded by mu of the resource:
-	under   *resource.Grant // of the same holder, under which it may read ahead of all waiters; or nil
+	// Guarded by Mu of the resource:
+	under   *resource.Grant // the grant of the same holder, under which it may read ahead of all waiters; or nil
 	counted *hub.Listener   // while it listens to Redisson's channel, so that it does not count as a Java program
 }
 
@@ -27,7 +27,7 @@ type rwTicket struct {
 func (r *RW) NewTicket(w *resource.Waiter, write bool, under *resource.Grant) {
 	tk := &rwTicket{write: write}
 	tk.own.Waiter, tk.own.Of = w, tk
-	tk.On, tk.Extra, tk.Use, w.For.Ticket = &r.LineCore, &tk.own, resource.TicketOwn, &tk.Ticket
+	tk.Resource, tk.Extra, tk.Use, w.For.Ticket = &r.LineCore, &tk.own, resource.TicketOwn, &tk.Ticket
 	if under != nil {
 		tk.readsUnder(under)
 	}
@@ -36,6 +36,7 @@ func (r *RW) NewTicket(w *resource.Waiter, write bool, under *resource.Grant) {
 // rwTicketOf returns the ticket of w.
 func rwTicketOf(w *resource.Waiter) *rwTicket { return rwTicketFrom(w.For.Ticket) }
 
+// rwTicketFrom returns the ticket to a read-write lock that tk is a part of.
 func rwTicketFrom(tk *resource.Ticket) *rwTicket {
 	return tk.Extra.Of.(*rwTicket) //nolint:forcetypeassert // each ticket to a read-write lock is one
 }
@@ -103,7 +104,7 @@ func (r *RW) Refused(op *resource.AcquireOp, _ time.Time, _ protocol.Verdict, ev
 	return ev
 }
 
-// Ended records that the waiter listens no more.
+// Ended has the waiter listen no more.
 func (r *RW) Ended(tk *resource.Ticket) {
 	if counted := rwTicketFrom(tk).counted; counted != nil {
 		counted.Close()

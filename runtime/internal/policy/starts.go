@@ -20,11 +20,11 @@ const (
 // does not see each of their turns: it believes for a few tickets more that they want the lock.
 const (
 	CohortBesideJava = 16
-	JavasTickets     = 64
+	JavaTickets      = 64
 )
 
-// Follows makes tk believe what the ticket before it did, for one ticket less.
-func (*Mutex) Follows(tk, before *resource.Ticket) { tk.Java = max(before.Java, 1) - 1 }
+// InheritJava has tk believe what the ticket before it believed of Redisson's waiters, for one ticket less.
+func (*Mutex) InheritJava(tk, before *resource.Ticket) { tk.Java = max(before.Java, 1) - 1 }
 
 // StartAfter returns the start after one for which Redisson's waiters were too slow, or after 0; turn says that it is their
 // turn. They have every other turn, and one after each start for which they were too slow, until they had the longest.
@@ -42,7 +42,7 @@ func StartAfter(start time.Duration, turn bool) time.Duration {
 func (r *Mutex) refusedByJava(tk *resource.Ticket, foreign bool, sent time.Time) {
 	r.Client.Starts.Refused(r.Key, foreign, sent)
 	if foreign {
-		tk.Java = JavasTickets
+		tk.Java = JavaTickets
 		if tk.Extra != nil {
 			tk.Extra.Start = 0
 		}
@@ -58,20 +58,20 @@ func (r *Mutex) Soon(tk *resource.Ticket, d time.Duration) time.Duration {
 	return d
 }
 
-// Leaves records what op leaves to Redisson's waiters, if the key is free for calls that ask.
-func (r *Mutex) Leaves(op *resource.ReleaseOp, done protocol.Released) {
+// NoteRelease records what op leaves to Redisson's waiters, if the key is free for calls that ask.
+func (r *Mutex) NoteRelease(op *resource.ReleaseOp, done protocol.Released) {
 	switch {
 	case done.Outcome != protocol.Freed || op.Again != nil:
 	case done.Listeners == 0:
 		r.Client.Starts.Forget(r.Key)
 	default:
-		r.leavesToJava(op, done.Listeners)
+		r.noteStart(op, done.Listeners)
 	}
 }
 
-// leavesToJava records the start of Redisson's waiters after op, when so many clients listened on their channel. Unless it was
-// their turn after a hand-over, every other such release is theirs, and fewer are if they use none.
-func (r *Mutex) leavesToJava(op *resource.ReleaseOp, listeners int64) {
+// noteStart records the start of Redisson's waiters after op, when so many clients listened on their channel. Unless it was their turn
+// after a hand-over, every other such release is theirs, and fewer are if they use none.
+func (r *Mutex) noteStart(op *resource.ReleaseOp, listeners int64) {
 	starts := &r.Client.Starts
 	_, own := r.Client.Net.Heard(r.Channel(nil)) // a subscription stays for a moment after the wait
 	last, _ := starts.Last(r.Key)
@@ -85,9 +85,9 @@ func (r *Mutex) leavesToJava(op *resource.ReleaseOp, listeners int64) {
 	}
 }
 
-// StartFor returns for how long the request of w has to wait, since Redisson's waiters have the key to themselves, and whether one of
-// them has had it of late. It does
-// not wait if a call that tries once needs the answer: that call would learn nothing about what is now.
+// StartFor returns for how long the request of w has to wait, since Redisson's waiters have the key to themselves, and whether one of them
+// has had it of late. The request does not wait if a call that tries once needs the answer: that call would learn nothing about what is
+// now.
 func (r *Mutex) StartFor(w *resource.Waiter) (start time.Duration, foreign bool) {
 	starts := &r.Client.Starts
 	if w.Once() || starts.Left(r.Key) == 0 || r.awaited() {

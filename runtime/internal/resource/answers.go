@@ -18,16 +18,16 @@ import (
 type shared interface {
 	// Last returns whether this process has what w wants, and the last answer of Redis.
 	Last(w *Waiter) (held bool, said engine.AnswerLog)
-	// Remind makes the waiter ask again whose turn it is, or w if each has its turn.
+	// Remind makes the waiter whose turn it is ask again, or w if each asks for itself.
 	Remind(w *Waiter)
 }
 
 const (
-	// An answer of Redis counts as current for this long.
+	// stillSo is how long an answer of Redis counts as current.
 	stillSo = 100 * time.Millisecond
 
-	// When a wait is over, the call waits this much longer for an answer that is on its way. A busy server answers, and
-	// tells whether another owner has the lock; a mute one does not.
+	// lastAnswer is how much longer a call waits for an answer that is on its way when its wait is over. A busy server answers, and says
+	// whether another owner has the lock; a mute one does not.
 	lastAnswer = time.Second
 )
 

@@ -52,7 +52,7 @@ func (c *Client) Await(ctx context.Context, q Contest, w *Waiter, cfg leases.Con
 		asking   bool // the answer to ask is on its way
 		leading  bool // it is the turn of this waiter to ask
 		reasoned bool // there is a reason to ask
-		recheck  bool // which is that nothing was heard for long
+		recheck  bool // the reason is that nothing was heard for long
 		resent   int  // requests sent again at once, since an earlier one may have taken effect
 		refusals int
 		saidNo   monotonic.Time // when Redis last refused
@@ -114,8 +114,8 @@ func (c *Client) Await(ctx context.Context, q Contest, w *Waiter, cfg leases.Con
 		return " after " + time.Since(start).Round(time.Millisecond).String()
 	}
 
-	var queueKey string // the key whose wait queue it listens for, if it does
-	leave := func() {}  // ends the listening
+	var queueKey string // the key for whose wait queue the client listens, if it does
+	leave := func() {}  // ends that
 	defer func() { leave() }()
 	hear := func() bool {
 		if cfg.Polling {
@@ -323,7 +323,7 @@ func (c *Client) Await(ctx context.Context, q Contest, w *Waiter, cfg leases.Con
 			answered = nil
 		case <-limit:
 			if w.Events.Empty() {
-				return transport.Unavailable(after(), core.FirstOf(down.Last, transport.ErrNoAnswer))
+				return transport.Unavailable(after(), core.FirstError(down.Last, transport.ErrNoAnswer))
 			}
 		case <-closing:
 			return failure.ErrClosed

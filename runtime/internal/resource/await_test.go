@@ -24,10 +24,10 @@ type scripted struct {
 	asked  []time.Time
 }
 
-func (s *scripted) Join(*Waiter) Entry { return ToAsk }
-func (s *scripted) Leave(*Waiter)               {}
-func (s *scripted) Channel(*Waiter) string      { return "" }
-func (s *scripted) Hear(string)                          {}
+func (s *scripted) Join(*Waiter) Entry     { return ToAsk }
+func (s *scripted) Leave(*Waiter)          {}
+func (s *scripted) Channel(*Waiter) string { return "" }
+func (s *scripted) Hear(string)            {}
 
 func (s *scripted) Subject(w *Waiter) (kind, key string) { return "", "" }
 
@@ -51,7 +51,7 @@ func awaits(t *testing.T, opts core.Settings, cfg leases.Config, s *scripted, d 
 	synctest.Test(t, func(t *testing.T) {
 		c := new(Client)
 		c.Settings = opts
-		c.Open()
+		c.MakeChannels()
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
 		w := &Waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: leases.UntilDone}}
@@ -182,7 +182,7 @@ func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := new(Client)
-		c.Open()
+		c.MakeChannels()
 		w := engine.NewWaiter[Wish]()
 		look(c.Await(t.Context(), s, w, leases.Config{}, nil))
 	})
@@ -208,7 +208,7 @@ func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
 				start := time.Now()
 				opts := coretest.Defaults(core.Settings{DeadlockAfter: test.after, Logger: slog.New(logged(func() { notified = append(notified, time.Since(start)) }))})
 				c := new(Client)
-				c.Open()
+				c.MakeChannels()
 				c.Settings, c.Watchdog = opts, watchdog.New(nil, func() int { return 1 }, nil)
 				c.Fleet = newMember(c)
 				ctx, cancel := context.WithCancel(t.Context())

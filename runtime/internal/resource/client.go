@@ -16,8 +16,8 @@ type Client struct {
 	core.Client
 	inbox
 
-	ticketNumbers      atomic.Uint64      // a number for each ticket to a key, the second half of its owner
-	Takes, Frees       *transport.Batcher // of locks without waiters
+	ticketNumbers      atomic.Uint64      // the number of the latest ticket; it is the second half of the owner
+	Takes, Frees       *transport.Batcher // requests and releases of mutexes without waiters
 	Acquires, Releases *transport.Batcher
 	Reviews            *transport.Batcher // acquires of waiters that were refused long ago
 	Contended          engine.Contended
@@ -25,8 +25,8 @@ type Client struct {
 	Withdrawals        withdrawal.Client
 	suspects           engine.Suspects[Wish]
 	alarms             engine.Alarms[Wish]
-	registries         []entries     // one for each kind of lock; guarded by mu
-	queues             Queues        // of locks that consist of others, or nil; guarded by mu
+	registries         []anyRegistry // one for each kind of lock; guarded by Mu
+	queues             Queues        // of locks that consist of others, or nil; guarded by Mu
 	Spread             time.Duration // how long a client at rest may take to subscribe again
 }
 

@@ -9,7 +9,7 @@ import (
 type Exclusive struct {
 	LineCore
 
-	Grant *Grant // the grant of this process, or nil; guarded by mu
+	Grant *Grant // the grant of this process, or nil; guarded by Mu
 }
 
 // Excludes reports whether this process has the lock: its waiters have it one at a time.
@@ -56,7 +56,7 @@ func (r *Exclusive) Reenter(g *Grant, outer, l *leases.Lease) bool {
 	return true
 }
 
-// ReenterBy makes l one more lease of the present grant, if its owner has that.
+// ReenterBy makes l one more lease of the present grant, if the owner of l has that grant, and reports whether it did.
 func (r *Exclusive) ReenterBy(l *leases.Lease) bool {
 	if l.Core().Rare().Owner == nil {
 		return false
@@ -66,8 +66,8 @@ func (r *Exclusive) ReenterBy(l *leases.Lease) bool {
 	return r.admits(l)
 }
 
-// EntersAgain has w enter the present grant again, which was granted a moment ago to another call of its owner, and reports whether it has. The
-// caller holds r.mu.
+// EntersAgain has w enter the present grant, if Redis granted that a moment ago to another call of the same owner. It reports whether w has
+// entered. The caller holds r.Mu.
 func (r *Exclusive) EntersAgain(w *Waiter) bool {
 	if !r.admits(w.For.Lease) {
 		return false
@@ -76,7 +76,7 @@ func (r *Exclusive) EntersAgain(w *Waiter) bool {
 	return true
 }
 
-// admits is ReenterBy for a caller that holds r.mu.
+// admits is ReenterBy for a caller that holds r.Mu.
 func (r *Exclusive) admits(l *leases.Lease) bool {
 	g := r.Grant
 	if l.Core().Rare().Owner == nil || r.Shut || g == nil {

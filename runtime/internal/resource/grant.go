@@ -12,14 +12,13 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
-	"github.com/lockgen/lockgen/runtime/observe"
 )
 
 // A Grant is a granted ticket: the hold of this process in Redis. Leases enter it and leave it, it goes from waiter to waiter, and a
 // guard renews it, until it is released or lost.
 type Grant struct {
 	Guard  watchdog.Lease // has a part of the terms
-	Ticket *Ticket        // that Redis has it for; the lock of its resource guards the rest
+	Ticket *Ticket        // the ticket that Redis granted; the lock of its resource guards the rest
 	First  *leases.Lease  // of its leases, see leaselist.go; or nil
 	Extra  *grantExtra    // nil for most grants
 
@@ -29,7 +28,7 @@ type Grant struct {
 	fenced, polling bool // of the terms
 	Handed          bool // it came with the release of another grant, of this process or of another one of this library: the next turn is Redisson's
 	Near            bool // another process wanted the key, or had it, a moment ago
-	Shown           bool // a reader's ticket names it to Redis, which admits the reader under it, whichever call has the grant by then
+	Named           bool // a reader's ticket names it to Redis, which admits the reader under it, whichever call has the grant by then
 }
 
 // A grantExtra is what few grants have.
@@ -38,7 +37,7 @@ type grantExtra struct {
 	Passed int             // number of times it went to another call without a request to Redis
 	limit  time.Duration   // of the present holder: WithMaxHold, or 0
 	Lost   error           // why the watchdog gave up, or nil
-	Early  *Grant          // the one before, while its holder does not know yet that it is lost
+	Early  *Grant          // the grant before, while its holder does not know yet that it is lost
 }
 
 // Rare returns the extra of the grant as it is.
@@ -67,10 +66,16 @@ func (g *Grant) Terms() engine.Terms {
 	return engine.Terms{TTL: g.Guard.TTL, Renew: g.Guard.Renew, Fenced: g.fenced, Polling: g.polling}
 }
 
-// On returns the resource of the grant, whose lock guards it.
-func (g *Grant) On() *LineCore { return g.Ticket.On }
+// Resource returns the resource of the grant, whose lock guards it.
+func (g *Grant) Resource() *LineCore { return g.Ticket.Resource }
 
-func (g *Grant) Key() string { return g.On().Key }
+func (g *Grant) Key() string { return g.Resource().Key }
+
+func (g *Grant) Kind() string { return g.Resource().Kind.Name(g.Ticket) }
+
+func (g *Grant) Owner() string { return g.Resource().Kind.Owner(g.Ticket) }
+
+func (g *Grant) Reenter(outer, l *leases.Lease) bool { return g.Resource().Kind.Reenter(g, outer, l) }
 
 // worked reports whether a caller works under g.
 func (g *Grant) worked() bool {
@@ -101,14 +106,14 @@ func (g *Grant) LimitTo(hold time.Duration, l *leases.Lease) {
 	if hold > 0 {
 		at = l.Core().Began.Add(hold).Std()
 	}
-	g.On().Client.Watchdog.Limit(&g.Guard, at)
+	g.Resource().Client.Watchdog.Limit(&g.Guard, at)
 }
 
 // EndLeases ends the leases because of cause.
 func (g *Grant) EndLeases(cause error) {
-	g.On().Mu.Lock()
+	g.Resource().Mu.Lock()
 	leases := slices.Collect(g.Leases)
-	g.On().Mu.Unlock()
+	g.Resource().Mu.Unlock()
 	for _, l := range leases {
 		l.Core().End(cause)
 	}
@@ -116,8 +121,8 @@ func (g *Grant) EndLeases(cause error) {
 
 // Bearer returns the first of the leases that have it at present, or nil.
 func (g *Grant) Bearer() *leases.Core {
-	g.On().Mu.Lock()
-	defer g.On().Mu.Unlock()
+	g.Resource().Mu.Lock()
+	defer g.Resource().Mu.Unlock()
 	if g.First == nil {
 		return nil
 	}
@@ -180,7 +185,7 @@ func (r *LineCore) serve(g *Grant, w *Waiter) {
 	g.Attach(l)
 	g.LimitTo(w.Limit, l)
 	if g.Ticket.Use == ticketOfHead { // keys of other kinds do not linger
-		g.LingersFor(time.Duration(w.Linger) * time.Microsecond)
+		g.SetLinger(time.Duration(w.Linger) * time.Microsecond)
 	}
 	if l.Core().Rare().Owner != nil {
 		r.Kind.Admit(g, l.Core().Rare().Owner)
@@ -210,24 +215,20 @@ func (r *LineCore) pass(g *Grant) bool {
 	return true
 }
 
-func (g *Grant) Kind() string                        { return g.On().Kind.Name(g.Ticket) }
-func (g *Grant) Owner() string                       { return g.On().Kind.Owner(g.Ticket) }
-func (g *Grant) Reenter(outer, l *leases.Lease) bool { return g.On().Kind.Reenter(g, outer, l) }
-
 // Unlock ends l. The last lease of a grant passes it on or frees it.
 func (g *Grant) Unlock(l *leases.Lease) error {
 	op, err := g.End(l)
 	if op == nil {
 		return err
 	}
-	g.On().Kind.SendRelease(op, true)
+	g.Resource().Kind.SendRelease(op, true)
 	return op.Outcome(l)
 }
 
-// End ends l. If that was the last lease and no caller of this process can have the grant, it returns the release to
-// send to Redis; else the result.
+// End ends l. If l was the last lease and no caller of this process can have the grant, End returns the release to send to Redis. Otherwise
+// it returns the result.
 func (g *Grant) End(l *leases.Lease) (*ReleaseOp, error) {
-	r := g.On()
+	r := g.Resource()
 	l.Core().End(failure.ErrReleased) // before another caller can get it
 
 	r.Mu.Lock()
@@ -258,7 +259,7 @@ func (g *Grant) End(l *leases.Lease) (*ReleaseOp, error) {
 func (g *Grant) rest() {
 	if g.State <= engine.GrantLingering && !g.Idle && !g.worked() {
 		g.Idle = true
-		g.On().Client.Held(-1)
+		g.Resource().Client.Held(-1)
 	}
 }
 
@@ -278,18 +279,18 @@ func (g *Grant) forget() {
 	refused := errors.Is(g.Rare().Lost, watchdog.ErrRefused)
 	if tk := g.Ticket; !refused || tk.OutcomeUnknown || tk.UnclaimedGrant || tk.Asking > 0 {
 		tk.UnclaimedGrant = tk.UnclaimedGrant || !refused
-		g.On().Kind.Retire(tk)
+		g.Resource().Kind.Retire(tk)
 	}
 }
 
 // Taken has the grant lost, which Redis does not have any more. It does not block.
 func (g *Grant) Taken() {
-	g.On().Client.Spawn(func() { g.On().Client.Watchdog.Lose(&g.Guard, watchdog.ErrRefused) })
+	g.Resource().Client.Spawn(func() { g.Resource().Client.Watchdog.Lose(&g.Guard, watchdog.ErrRefused) })
 }
 
 // Lost revokes a grant that Redis has for another owner now, or may have soon: it ends the leases.
 func (g *Grant) Lost(cause error) {
-	r := g.On()
+	r := g.Resource()
 	r.Mu.Lock()
 	if g.State > engine.GrantLingering {
 		r.Mu.Unlock()
@@ -315,7 +316,7 @@ func (g *Grant) Lost(cause error) {
 // notifyLoss ends the leases because of cause, and then continues the queue if the grant is lost.
 func (g *Grant) notifyLoss(cause error) {
 	g.EndLeases(cause)
-	r := g.On()
+	r := g.Resource()
 	r.Mu.Lock()
 	first := g.State == engine.GrantLost
 	if first {
@@ -337,19 +338,19 @@ func (g *Grant) notifyLoss(cause error) {
 	r.Quit()
 }
 
-// outlived is called when the lease is over that its holder was promised.
+// outlived is called when the time is over for which the last holder of a lost grant had it.
 func (g *Grant) outlived() {
 	if g.Ticket.TTL > g.Guard.TTL { // Redis may have it for longer than its last holder asked for
-		g.On().Mu.Lock()
-		defer g.On().Mu.Unlock()
-		g.On().withdraw(g.Ticket, g.Ticket.TTL)
+		g.Resource().Mu.Lock()
+		defer g.Resource().Mu.Unlock()
+		g.Resource().withdraw(g.Ticket, g.Ticket.TTL)
 	}
 }
 
-// Show shows the leases of the grant, or that it lingers.
+// Show describes the leases of the grant, or says that it lingers.
 func (g *Grant) Show() (s fleet.Shown) {
-	g.On().Mu.Lock()
-	defer g.On().Mu.Unlock()
+	g.Resource().Mu.Lock()
+	defer g.Resource().Mu.Unlock()
 	if g.State == engine.GrantLingering {
 		return fleet.Shown{Since: g.Linger().Over.Add(-g.Linger().d), Lingers: true}
 	}
@@ -359,24 +360,6 @@ func (g *Grant) Show() (s fleet.Shown) {
 		}
 		s.Holds, s.Since = s.Holds+1, min(s.Since, l.Core().Began)
 	}
-	s.Queued = g.On().Kind.Queued()
+	s.Queued = g.Resource().Kind.Queued()
 	return s
-}
-
-// ownHolder returns the call of this Client that holds a lock, or nil. For a call that reads, that is one that writes.
-func (c *Client) ownHolder(kind, key string) *observe.Holder {
-	held := c.GrantsOf(key)
-	i := slices.IndexFunc(held, func(g *Grant) bool {
-		of := g.Guard.Kind()
-		return of == kind && of != core.KindRead || of == core.KindWrite && kind == core.KindRead || of == core.KindRead && kind == core.KindWrite
-	})
-	if i < 0 {
-		return nil
-	}
-	g := held[i]
-	s := g.Show()
-	if s.Holds == 0 {
-		return nil // for a moment between two holders
-	}
-	return &observe.Holder{Own: true, Process: c.Fleet.Process(), Owner: g.Guard.Owner(), Since: s.Since.Std(), Seen: core.Now()}
 }

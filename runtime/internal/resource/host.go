@@ -27,14 +27,14 @@ func (h Host) Over(number uint64) bool {
 
 func (h Host) Look(tag string) {
 	h.Of.lookAll(func(tk *Ticket) bool {
-		fair := tk.On.Kind.Name(tk) == core.KindFair // the withdrawals handle the queue of a fair lock as a whole
-		return !fair && (tag == "" || protocol.HashTag(tk.On.Key) == tag)
+		fair := tk.Resource.Kind.Name(tk) == core.KindFair // the withdrawals handle the queue of a fair lock as a whole
+		return !fair && (tag == "" || protocol.HashTag(tk.Resource.Key) == tag)
 	})
 }
 
 func (h Host) GivesBack(key string, number uint64) { h.Of.Traces(trace.GivesBack, key, number) }
 
-// lookAll makes the waiters with those of the tickets ask. It does not block.
+// lookAll makes the waiters ask whose tickets satisfy of. It does not block.
 func (c *Client) lookAll(of func(tk *Ticket) bool) {
 	for _, tk := range c.Subscribers.All() {
 		if of(tk) {

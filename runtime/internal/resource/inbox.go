@@ -16,7 +16,7 @@ import (
 // In a cluster with sharded channels, messages to waiters come on another channel, in the slot of the key: only there
 // the server knows whether a client listens.
 type inbox struct {
-	Subscribers engine.Inbox[*Ticket] // of the messages about their numbers
+	Subscribers engine.Inbox[*Ticket] // the tickets that get messages, by their numbers
 
 	inboxMu          sync.Mutex                   // guards the rest
 	listener         atomic.Pointer[hub.Listener] // changed with inboxMu; read without
@@ -35,8 +35,7 @@ func (c *Client) hearFor(key string) {
 	c.Hear()
 }
 
-// Hear begins to listen to the client's channel, once, and reports whether the subscription is
-// active.
+// Hear begins to listen to the client's channel, once, and reports whether the subscription is active.
 func (c *Client) Hear() bool {
 	c.Net.Watch()
 	c.Fleet.Present()
@@ -121,12 +120,12 @@ func (c *Client) Attends(key string) bool {
 // receive handles each message. It does not block.
 func (c *Client) receive(e hub.Event) { c.receiveOf("", e) }
 
-// receiveOf is receive for the keys of one hash tag, or for all without a tag.
+// receiveOf is receive for the keys with the hash tag tag, or for all keys if tag is empty.
 func (c *Client) receiveOf(tag string, e hub.Event) {
 	if e.Subscribed {
 		// Earlier messages may be lost.
 		for _, tk := range c.Subscribers.All() {
-			if tag == "" || protocol.HashTag(tk.On.Key) == tag {
+			if tag == "" || protocol.HashTag(tk.Resource.Key) == tag {
 				tk.resubscribed()
 			}
 		}

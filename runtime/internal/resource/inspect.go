@@ -44,8 +44,8 @@ func (c *Client) Inspection(cmd protocol.Command) (protocol.Inspection, error) {
 	return protocol.ReadInspection(reply)
 }
 
-// Force makes a command take the key from victims, the holds of this process before it, or from another holder, and
-// reports whether there was one. A later grant is not the one that was taken.
+// Force sends cmd, which takes the key from its holder, and reports whether there was one. Then victims, the grants that this process had
+// before, are lost. A later grant is not.
 func (e *Referenced) Force(ctx context.Context, op string, cmd protocol.Command, victims []*Grant) (bool, error) {
 	taken, err := core.Answer(ctx, e.Client.Core(), op, e.Key, func() (bool, error) { return e.Client.Net.Run(cmd).Bool() })
 	if taken {

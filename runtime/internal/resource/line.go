@@ -29,22 +29,22 @@ type LineCore struct {
 	Referenced
 	engine.Line[Wish]
 
-	Kind LineKind // the resource
+	Kind LineKind // the resource, of which this is a part
 }
 
-// A LineKind is what a kind of lock decides, and what it says to Redis. The caller holds the lock of the resource, except for Name,
-// Owner, Read and SendRelease, and where a method says so. LineCore has
-// defaults for Follow and for most of the TicketRules and GrantRules; Exclusive adds Excludes, Grants, Holds, Remove and Reenter. A kind has the rest.
+// A LineKind is what a kind of lock decides, and what it says to Redis. The caller holds the lock of the resource, except for Name, Owner,
+// Read and SendRelease, and where a method says so. LineCore has defaults for Follow and for most of the TicketRules and GrantRules;
+// Exclusive adds Excludes, Grants, Holds, Remove and Reenter. A kind has the rest.
 type LineKind interface {
 	engine.Policy[Wish]
 
 	// Name returns the kind of a ticket.
 	Name(tk *Ticket) string
-	// Acquire returns the command of op, or sets op.to, the batcher that sends op.
+	// Acquire returns the command of op, or sets op.To, the batcher that sends op.
 	Acquire(op *AcquireOp) protocol.Command
-	// Read reads the reply to it.
+	// Read reads the reply to that command.
 	Read(tk *Ticket, reply transport.Reply) (protocol.Verdict, error)
-	// SendRelease sends a request for op: the first one, if first is set. Answered of op gets the answer.
+	// SendRelease sends a request for op: the first one, if first is set. [ReleaseOp.Answered] gets the answer.
 	SendRelease(op *ReleaseOp, first bool)
 	// Withdrawer withdraws tickets of the key.
 	Withdrawer() engine.Withdrawer
@@ -143,7 +143,7 @@ func (r *LineCore) Remind(w *Waiter) {
 	r.Prompt(r.Kind)
 }
 
-// Leave removes w. If it got the lease after all, leave unlocks it.
+// Leave removes w. If w got the lease after all, Leave unlocks the lease.
 func (r *LineCore) Leave(w *Waiter) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -181,7 +181,7 @@ func (r *LineCore) Close() {
 	}
 }
 
-// Guards returns those of the grants of this process.
+// Guards returns the leases of the watchdog for the grants of this process.
 func (r *LineCore) Guards() (all []*watchdog.Lease) {
 	for _, g := range r.Held() {
 		all = append(all, &g.Guard)
@@ -196,10 +196,10 @@ func (r *LineCore) EachWaiting(f func(w *Waiter, kind string)) {
 	r.Queue.Each(func(w *Waiter) { f(w, core.KindMutex) })
 }
 
-// Changed does nothing: tickets are asked one by one.
+// Changed does nothing: the client makes the waiter of each ticket ask.
 func (r *LineCore) Changed() {}
 
-// EndsLinger does what a kind does when the client is closed.
+// EndsLinger has the kind release what lingers, as when the client is closed.
 func (r *LineCore) EndsLinger() {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -214,7 +214,7 @@ func (r *LineCore) Subject(w *Waiter) (kind, key string) {
 	return core.KindMutex, r.Key // a parked call has no lease, and gets one
 }
 
-// leaseOf returns the lease for w, which it makes anew if w was parked: then its call has no owner. The caller holds r.mu, so the
+// leaseOf returns the lease for w, which it makes anew if w was parked: then its call has no owner. The caller holds r.Mu, so the
 // context of the call, which may be of any type, is not asked for anything.
 func (r *LineCore) leaseOf(w *Waiter) *leases.Lease {
 	if w.For.Lease == nil {
@@ -226,7 +226,7 @@ func (r *LineCore) leaseOf(w *Waiter) *leases.Lease {
 	return w.For.Lease
 }
 
-// Most kinds need no more than these. A ticket is given up when its request is answered.
+// These are the defaults of a LineKind, and most kinds need no more. A ticket is given up when its request is answered.
 
 func (r *LineCore) Follow(*Waiter) bool                                { return false }
 func (r *LineCore) Owner(tk *Ticket) string                            { return r.Client.Wire.Owner(tk.Number) }

@@ -28,8 +28,8 @@ func (g *Grant) Linger() *lingering {
 	return g.Ticket.Extra.linger
 }
 
-// LingersFor sets for how long g stays with the process after the Unlock of its present holder.
-func (g *Grant) LingersFor(d time.Duration) {
+// SetLinger sets for how long g stays with the process after the Unlock of its present holder.
+func (g *Grant) SetLinger(d time.Duration) {
 	switch {
 	case g.Linger() != nil:
 		g.Linger().d = d
@@ -38,21 +38,21 @@ func (g *Grant) LingersFor(d time.Duration) {
 	}
 }
 
-// LingersNot has the key of l not linger after the Unlock of l, if l is its only lease.
-func (g *Grant) LingersNot(l *leases.Lease) {
-	g.On().Mu.Lock()
-	defer g.On().Mu.Unlock()
+// PreventLinger has the key of l not linger after the Unlock of l, if l is the only lease of g.
+func (g *Grant) PreventLinger(l *leases.Lease) {
+	g.Resource().Mu.Lock()
+	defer g.Resource().Mu.Unlock()
 	if g.only(l) {
-		g.LingersFor(0)
+		g.SetLinger(0)
 	}
 }
 
 // BeginLinger leaves g, which no lease has any more, with the process, and reports whether it does. It does not while
 // another process waits, if no message would report one, or if the next call could not have g as it is.
 func (g *Grant) BeginLinger() bool {
-	c, at := g.On().Client, monotonic.Now()
+	c, at := g.Resource().Client, monotonic.Now()
 	switch {
-	case g.Linger().d == 0, !g.On().Queue.Empty(), g.Idle, g.Ticket.OthersWait, g.Ticket.Java > 0, c.Settings.Cohort == 1, !c.Heard():
+	case g.Linger().d == 0, !g.Resource().Queue.Empty(), g.Idle, g.Ticket.OthersWait, g.Ticket.Java > 0, c.Settings.Cohort == 1, !c.Heard():
 		return false
 	case g.Rare().Passed > 0 && g.Guard.Age(at) >= LocalPassLimit: // Redisson's waiters send no message
 		return false
@@ -82,8 +82,8 @@ func (g *Grant) wakeAt(at monotonic.Time) {
 
 // Wake is called when the alarm rings.
 func (g *Grant) Wake() {
-	g.On().Mu.Lock()
-	defer g.On().Mu.Unlock()
+	g.Resource().Mu.Lock()
+	defer g.Resource().Mu.Unlock()
 	g.Linger().due = 0
 	switch {
 	case g.State != engine.GrantLingering: // the next Unlock sets the alarm again
@@ -103,23 +103,23 @@ func (l *lingering) stop() {
 
 // CanResume reports whether a call on the terms t can have g, which lingers, at the time at.
 func (g *Grant) CanResume(t engine.Terms, at monotonic.Time) bool {
-	return g.State == engine.GrantLingering && at.Before(g.Linger().Over) && canPassAt(g.On().Client.Core(), at, &g.Guard, g.Terms(), t, g.Ticket.Rare().Tokens)
+	return g.State == engine.GrantLingering && at.Before(g.Linger().Over) && canPassAt(g.Resource().Client.Core(), at, &g.Guard, g.Terms(), t, g.Ticket.Rare().Tokens)
 }
 
 // Resume ends the lingering of g, which l is about to get.
 func (g *Grant) Resume(l *leases.Lease) {
 	g.State.To(engine.GrantHeld)
 	g.More().Passed++
-	g.On().Client.Counts.Local.Add(1)
+	g.Resource().Client.Counts.Local.Add(1)
 	l.Core().Came = leases.FromHere
 }
 
-// EndLinger releases the grant if it lingers. It does not block. The caller holds the lock.
+// EndLinger releases the grant if it lingers. It does not block. The caller holds the lock of the resource.
 func (g *Grant) EndLinger() {
 	if g == nil || g.State != engine.GrantLingering {
 		return
 	}
-	r := g.On()
+	r := g.Resource()
 	op := r.EndGrant(g)
 	r.Client.Spawn(func() {
 		r.Kind.SendRelease(op, true)

@@ -13,11 +13,91 @@ import (
 // A Registry has the entries of a client for the keys of one kind of lock: each from the first reference to it until
 // the last one is gone.
 type Registry[T Registered] struct {
-	Client *Client // its mu guards the rest
+	Client *Client // its Mu guards the rest
 	create func(c *Client, key string) T
 	all    map[string]T
 	number uint8 // of the registry
 }
+
+// NewRegistry returns a registry of c, whose entries create makes.
+func NewRegistry[T Registered](c *Client, create func(c *Client, key string) T) *Registry[T] {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	g := &Registry[T]{Client: c, create: create, all: map[string]T{}, number: uint8(len(c.registries))} // one for each kind of lock
+	c.registries = append(c.registries, g)
+	return g
+}
+
+// Enter returns the entry of key for a call, until the call calls [Referenced.Exit]. A call that releases (closing) can enter when the
+// client is closed, too.
+func (g *Registry[T]) Enter(key string, closing bool) (T, error) {
+	g.Client.Mu.Lock()
+	defer g.Client.Mu.Unlock()
+	if err := g.Client.Begins(closing); err != nil {
+		var none T
+		return none, err
+	}
+	one, ok := g.all[key]
+	if !ok {
+		one = g.create(g.Client, key)
+		g.all[key] = one
+		one.references().registry = g.number
+	}
+	one.references().Users++
+	return one, nil
+}
+
+// Find returns the entry of key, if there is one. The registry may forget the entry at any moment, but not while the process holds the key
+// in Redis.
+func (g *Registry[T]) Find(key string) (one T, ok bool) {
+	g.Client.Mu.Lock()
+	defer g.Client.Mu.Unlock()
+	one, ok = g.all[key]
+	return one, ok
+}
+
+// Entries returns the entry of key, or all entries if key is empty.
+func (g *Registry[T]) Entries(key string) []T {
+	g.Client.Mu.Lock()
+	defer g.Client.Mu.Unlock()
+	if key == "" {
+		return slices.Collect(maps.Values(g.all))
+	}
+	if one, ok := g.all[key]; ok {
+		return []T{one}
+	}
+	return nil
+}
+
+// Size returns the number of entries.
+func (g *Registry[T]) Size() int {
+	g.Client.Mu.Lock()
+	defer g.Client.Mu.Unlock()
+	return len(g.all)
+}
+
+// client returns the client of g, or nil if g is nil.
+func (g *Registry[T]) client() *core.Client {
+	if g == nil {
+		return nil
+	}
+	return g.Client.Core()
+}
+
+func (g *Registry[T]) list(key string, all []Registered) []Registered {
+	if key != "" {
+		if one, ok := g.all[key]; ok {
+			all = append(all, one)
+		}
+		return all
+	}
+	for _, one := range g.all {
+		all = append(all, one)
+	}
+	return all
+}
+
+func (g *Registry[T]) forget(key string) { delete(g.all, key) }
 
 // A Registered is one entry: what a client has for a key.
 type Registered interface {
@@ -36,57 +116,50 @@ type Registered interface {
 	Close()
 }
 
-// The entries are those of a registry of any kind.
-type entries interface {
-	// list adds the entry of key, or all if key is empty. The caller holds the lock of the client, also for forget.
+// An anyRegistry is a Registry of any kind of lock.
+type anyRegistry interface {
+	// list appends the entry of key to all, or each entry if key is empty. The caller holds Mu of the client.
 	list(key string, all []Registered) []Registered
+	// forget removes the entry of key. The caller holds Mu of the client.
 	forget(key string)
 }
 
-func NewRegistry[T Registered](c *Client, create func(c *Client, key string) T) *Registry[T] {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	g := &Registry[T]{Client: c, create: create, all: map[string]T{}, number: uint8(len(c.registries))} // one for each kind of lock
-	c.registries = append(c.registries, g)
-	return g
+// A Referenced is the common part of all entries: the references to an entry, and its lock.
+type Referenced struct {
+	Client   *Client
+	Key      string
+	Users    int32      // calls, grants and requests that refer to it; guarded by Mu of the client
+	registry uint8      // the number of its registry
+	Shut     bool       // the client is closed: no call enters a lock any more; guarded by Mu
+	Mu       sync.Mutex // guards what the entry has for its key; never held while waiting for anything
 }
 
-// Enter returns the entry of key for a call, until exit. A call that releases can enter when the client is closed, too.
-func (g *Registry[T]) Enter(key string, closing bool) (T, error) {
-	g.Client.Mu.Lock()
-	defer g.Client.Mu.Unlock()
-	if err := g.Client.Begins(closing); err != nil {
-		var none T
-		return none, err
+func (e *Referenced) references() *Referenced { return e }
+
+// Stay counts one more reference to an entry that has one.
+func (e *Referenced) Stay() {
+	e.Client.Mu.Lock()
+	defer e.Client.Mu.Unlock()
+	e.Users++
+}
+
+// Quit undoes Stay.
+func (e *Referenced) Quit() {
+	e.Client.Mu.Lock()
+	defer e.Client.Mu.Unlock()
+	e.Users--
+	if e.Users == 0 {
+		e.Client.registries[e.registry].forget(e.Key)
 	}
-	one, ok := g.all[key]
-	if !ok {
-		one = g.create(g.Client, key)
-		g.all[key] = one
-		one.references().registry = g.number
-	}
-	one.references().Users++
-	return one, nil
 }
 
-// Known returns the entry of key, if there is one. It may be dropped at any moment, but not while the process holds the
-// key in Redis.
-func (g *Registry[T]) Known(key string) (one T, ok bool) {
-	g.Client.Mu.Lock()
-	defer g.Client.Mu.Unlock()
-	one, ok = g.all[key]
-	return one, ok
+// Exit ends a call that has entered.
+func (e *Referenced) Exit() {
+	e.Quit()
+	e.Client.Finished()
 }
 
-// client returns the client of g, or nil if there is none.
-func (g *Registry[T]) client() *core.Client {
-	if g == nil {
-		return nil
-	}
-	return g.Client.Core()
-}
-
-// Inside returns the result of a call about key, which has the entry of that.
+// Inside enters the entry of key, and returns the result of call with that entry.
 func Inside[T Registered, A any](g *Registry[T], op, key string, call func(one T) (A, error)) (A, error) {
 	var one T
 	err := g.client().CheckKey(key)
@@ -118,74 +191,4 @@ func (c *Client) each(key string, f func(one Registered)) {
 	for _, one := range all {
 		f(one)
 	}
-}
-
-// Some returns the entry of key, or all if key is empty.
-func (g *Registry[T]) Some(key string) []T {
-	g.Client.Mu.Lock()
-	defer g.Client.Mu.Unlock()
-	if key == "" {
-		return slices.Collect(maps.Values(g.all))
-	}
-	if one, ok := g.all[key]; ok {
-		return []T{one}
-	}
-	return nil
-}
-
-// Size returns the number of entries.
-func (g *Registry[T]) Size() int {
-	g.Client.Mu.Lock()
-	defer g.Client.Mu.Unlock()
-	return len(g.all)
-}
-
-func (g *Registry[T]) list(key string, all []Registered) []Registered {
-	if key != "" {
-		if one, ok := g.all[key]; ok {
-			all = append(all, one)
-		}
-		return all
-	}
-	for _, one := range g.all {
-		all = append(all, one)
-	}
-	return all
-}
-
-func (g *Registry[T]) forget(key string) { delete(g.all, key) }
-
-// A Referenced is one entry of a registry.
-type Referenced struct {
-	Client   *Client
-	Key      string
-	Users    int32      // calls, grants and requests that refer to it; guarded by c.mu
-	registry uint8      // its number
-	Shut     bool       // the client is closed: no call enters a lock any more; guarded by mu
-	Mu       sync.Mutex // of what the entry has for its key; never held while waiting for anything
-}
-
-func (e *Referenced) references() *Referenced { return e }
-
-// Stay counts one more reference to an entry that has one.
-func (e *Referenced) Stay() {
-	e.Client.Mu.Lock()
-	defer e.Client.Mu.Unlock()
-	e.Users++
-}
-
-// Quit undoes stay.
-func (e *Referenced) Quit() {
-	e.Client.Mu.Lock()
-	defer e.Client.Mu.Unlock()
-	e.Users--
-	if e.Users == 0 {
-		e.Client.registries[e.registry].forget(e.Key)
-	}
-}
-
-// Exit ends a call that entered.
-func (e *Referenced) Exit() {
-	e.Quit()
-	e.Client.Finished()
 }

@@ -60,15 +60,16 @@ func (r *LineCore) ReleaseOf(tk *Ticket, of *Grant) *ReleaseOp {
 	return op
 }
 
+// recycle lets another release use op.
 func (op *ReleaseOp) recycle() {
 	*op = ReleaseOp{done: op.done, timer: op.timer}
 	releaseOps.Put(op)
 }
 
-func (op *ReleaseOp) Key() string { return op.Ticket.On.Key }
+func (op *ReleaseOp) Key() string { return op.Ticket.Resource.Key }
 
 func (op *ReleaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []string) {
-	tk, on := op.Ticket, op.Ticket.On
+	tk, on := op.Ticket, op.Ticket.Resource
 	tk.Traces(trace.GivesBack)
 	if op.Plain {
 		return on.Client.Wire.Free(keys, args, on.Key, tk.Number)
@@ -84,7 +85,7 @@ func (op *ReleaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []str
 // Outcome returns the outcome for the grant of l, or of no lease if l is nil, at most Options.OpTimeout after its release
 // began. After that the release goes on without the caller.
 func (op *ReleaseOp) Outcome(l *leases.Lease) (err error) {
-	limit := op.Ticket.On.Client.Settings.OpTimeout
+	limit := op.Ticket.Resource.Client.Settings.OpTimeout
 	select {
 	case err = <-op.done:
 	default:
@@ -108,7 +109,7 @@ func (op *ReleaseOp) Outcome(l *leases.Lease) (err error) {
 
 // Run sends a request for the release by once, on a goroutine of its own.
 func (op *ReleaseOp) Run(once func() (protocol.Outcome, error)) {
-	op.Ticket.On.Client.Spawn(func() {
+	op.Ticket.Resource.Client.Spawn(func() {
 		outcome, err := once()
 		op.Answered(time.Time{}, protocol.Answer{int64(outcome)}, false, err)
 	})
@@ -124,7 +125,7 @@ func (op *ReleaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 	op.Plain = false // for the next request
 	switch {
 	case err == nil && plain && done.Outcome == protocol.Contended:
-		op.Ticket.On.Kind.SendRelease(op, false)
+		op.Ticket.Resource.Kind.SendRelease(op, false)
 		return
 	case err == nil:
 		if done.Outcome == protocol.NotOurs && !op.tried { // otherwise by the request whose reply was lost
@@ -140,7 +141,7 @@ func (op *ReleaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 	}
 
 	tk := op.Ticket
-	r, c := tk.On, tk.On.Client
+	r, c := tk.Resource, tk.Resource.Client
 	c.Subscribers.Disconnect(tk.Number)
 	r.Mu.Lock()
 	if withdraw || tk.OutcomeUnknown {
@@ -165,7 +166,7 @@ func (op *ReleaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 
 // sendAgain has the release sent again, some time after it failed with err, and reports false if that would be too late.
 func (op *ReleaseOp) sendAgain(err error) bool {
-	r := op.Ticket.On
+	r := op.Ticket.Resource
 	if op.Ticket.Use == ticketOfHead {
 		r.Mu.Lock()
 		r.Answers.Fails(err)

@@ -20,30 +20,30 @@ const HandOverLease = protocol.HandOverLease
 // A Ticket is one owner for requests for a lock, until it is granted or given up. An owner is never used for another ticket, so a late
 // request or release that names it cannot harm a later one. The lock of the resource guards it.
 type Ticket struct {
-	engine.SuccessorCore // its states, marks and number, which is 0 before enroll
+	engine.SuccessorCore // its states, marks and number, which is 0 before Enroll
 
-	On     *LineCore     // its resource
-	TTL    time.Duration // the longest lease that it asked for
-	Extra  *TicketExtra  // nil for most tickets to a mutex
-	Asking uint16        // requests under way
-	Use    TicketUse
-	InLine uint8 // of a mutex: fencing tokens that its place asks for
-	Java   uint8 // of a mutex: for how many tickets, with this one, Redisson's waiters are believed to want it
-	Looks  bool  // there was a reason to ask while the resource was busy
-	Asked  bool  // its waiter has asked
-	Placed bool  // Redis may hand the lock over to it even if it refuses its release for good
+	Resource *LineCore     // its resource
+	TTL      time.Duration // the longest lease that it asked for
+	Extra    *TicketExtra  // nil for most tickets to a mutex
+	Asking   uint16        // requests under way
+	Use      TicketUse
+	InLine   uint8 // of a mutex: fencing tokens that its place asks for
+	Java     uint8 // of a mutex: for how many tickets, with this one, Redisson's waiters are believed to want it
+	Looks    bool  // there was a reason to ask while the resource was busy
+	Asked    bool  // its waiter has asked
+	Placed   bool  // Redis may hand the lock over to it even if it refuses its release for good
 }
 
 // A TicketUse says which waiter waits with a ticket.
 type TicketUse uint8
 
 const (
-	ticketOfHead TicketUse = iota // the head of the queue, whichever call that is
-	TicketOwn                     // one, which asks when it is the head of the queue
-	TicketApart                   // one, which asks outside of the queue, and waits for no other call
+	ticketOfHead TicketUse = iota // the head of the queue, whichever waiter that is
+	TicketOwn                     // one waiter, which asks when it is the head of the queue
+	TicketApart                   // one waiter, which asks outside of the queue, and waits for no other call
 )
 
-// A TicketExtra is what few tickets to a mutex have, and all others: a process may hold very many locks. The zero value is that of a
+// A TicketExtra is what few tickets to a mutex have, and all other tickets: a process may hold very many locks. The zero value is that of a
 // ticket without one.
 type TicketExtra struct {
 	Waiter  *Waiter        // the waiter with the ticket, unless it is that of the head; nil when it has gone
@@ -74,8 +74,8 @@ func (tk *Ticket) More() *TicketExtra {
 	return tk.Extra
 }
 
-// Gets gives the ticket its fencing tokens.
-func (tk *Ticket) Gets(drawn engine.Tokens) {
+// SetTokens gives the ticket its fencing tokens.
+func (tk *Ticket) SetTokens(drawn engine.Tokens) {
 	if tk.Extra != nil || drawn != (engine.Tokens{}) {
 		tk.More().Tokens = drawn
 	}
@@ -87,7 +87,7 @@ func (tk *Ticket) Waiter() *Waiter {
 	case tk.State >= engine.TicketGranted:
 		return nil
 	case tk.Use == ticketOfHead:
-		return tk.On.Queue.First
+		return tk.Resource.Queue.First
 	}
 	return tk.Extra.Waiter
 }
@@ -97,7 +97,7 @@ func (tk *Ticket) Granted() *Grant {
 	if tk.State != engine.TicketGranted {
 		return nil
 	}
-	for _, g := range tk.On.Kind.Grants() {
+	for _, g := range tk.Resource.Kind.Grants() {
 		if g.Ticket == tk {
 			return g
 		}
@@ -108,7 +108,7 @@ func (tk *Ticket) Granted() *Grant {
 // Enroll gives a ticket its number, on the terms t.
 func (tk *Ticket) Enroll(r *LineCore, t engine.Terms) {
 	n := r.Client.ticketNumbers.Add(1)
-	tk.On, tk.TTL, tk.Number, tk.Made = r, t.TTL, n, monotonic.Now()
+	tk.Resource, tk.TTL, tk.Number, tk.Made = r, t.TTL, n, monotonic.Now()
 	r.Client.Subscribers.Connect(n, tk)
 }
 
@@ -117,7 +117,24 @@ func (tk *Ticket) End() {
 	if tk.Extra != nil {
 		tk.Extra.Recheck.Stop()
 	}
-	tk.On.Kind.Ended(tk)
+	tk.Resource.Kind.Ended(tk)
+}
+
+// onWire returns tk in the form of the scripts.
+func (tk *Ticket) onWire() protocol.Ticket {
+	return protocol.Ticket{Number: tk.Number, Tokens: int(tk.InLine)}
+}
+
+// rest has the ticket ask no more, if no other request is under way.
+func (tk *Ticket) rest(judged engine.Judgment) {
+	if tk.Asking == 0 {
+		tk.Rest()
+	}
+	if judged == engine.JudgedRefused {
+		tk.Traces(trace.Refused)
+	} else {
+		tk.Traces(trace.Unknown)
+	}
 }
 
 // An AcquireOp is a request for a lock.
@@ -179,23 +196,18 @@ func (r *LineCore) Prepare(w *Waiter) *AcquireOp {
 func (op *AcquireOp) run() {
 	tk := op.Ticket
 	sent := time.Now() // before the request: the trust counts from here
-	reply, again := tk.On.Client.Net.RunGrantInTime(op.cmd, isGranted)
-	verdict, err := tk.On.Kind.Read(tk, reply)
+	reply, again := tk.Resource.Client.Net.RunGrantInTime(op.cmd, isGranted)
+	verdict, err := tk.Resource.Kind.Read(tk, reply)
 	op.Settle(sent, verdict, again, err)
-}
-
-// onWire returns tk in the form of the scripts.
-func (tk *Ticket) onWire() protocol.Ticket {
-	return protocol.Ticket{Number: tk.Number, Tokens: int(tk.InLine)}
 }
 
 // Plain reports whether op asks only for the lock.
 func (op *AcquireOp) Plain() bool { return op.Line == protocol.NotQueued && op.Drawn == 0 }
 
-func (op *AcquireOp) Key() string { return op.Ticket.On.Key }
+func (op *AcquireOp) Key() string { return op.Ticket.Resource.Key }
 
 func (op *AcquireOp) Append(keys, args []string, again bool) (allKeys, allArgs []string) {
-	r, tk, line := op.Ticket.On, op.Ticket, op.Line
+	r, tk, line := op.Ticket.Resource, op.Ticket, op.Line
 	if again && line == protocol.Queued {
 		line = protocol.StillQueued // since the request before
 	}
@@ -212,15 +224,15 @@ func (op *AcquireOp) Append(keys, args []string, again bool) (allKeys, allArgs [
 
 func (op *AcquireOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
 	if err == nil && op.Waiter.Follows {
-		op.Ticket.On.Client.Pace.Answered(core.Now().Sub(sent))
+		op.Ticket.Resource.Client.Pace.Answered(core.Now().Sub(sent))
 	}
 	op.Settle(sent, protocol.ReadAcquire(reply), again, err)
 }
 
-// Settle handles the answer to op, of which again says that it was sent more than once: another one of these requests may have taken
-// effect, or may do so later.
+// Settle handles the answer to op. again says that op was sent more than once: another one of these requests may have taken effect, or may
+// do so later.
 func (op *AcquireOp) Settle(sent time.Time, reply protocol.Verdict, again bool, err error) {
-	r := op.Ticket.On
+	r := op.Ticket.Resource
 	r.Settle(op, sent, reply, again, err)
 	*op = AcquireOp{}
 	acquireOps.Put(op)
@@ -269,7 +281,7 @@ func (r *LineCore) Settle(op *AcquireOp, sent time.Time, reply protocol.Verdict,
 	case judged == engine.JudgedGranted:
 		known.Asks.Add(-1) // before w gets what it wants
 		known = nil
-		tk.Gets(engine.NewTokens(reply.Token, max(op.Drawn, 1)))
+		tk.SetTokens(engine.NewTokens(reply.Token, max(op.Drawn, 1)))
 		r.Promote(trace.Granted, tk, w, sent, op.Terms.TTL)
 		r.Prompt(r.Kind)
 		return
@@ -287,18 +299,6 @@ func (r *LineCore) Settle(op *AcquireOp, sent time.Time, reply protocol.Verdict,
 		ev = engine.Event{Kind: engine.Failed, Err: failure.ErrClosed} // the waiter is about to leave
 	}
 	w.Notify(ev)
-}
-
-// rest has the ticket ask no more, if no other request is under way.
-func (tk *Ticket) rest(judged engine.Judgment) {
-	if tk.Asking == 0 {
-		tk.Rest()
-	}
-	if judged == engine.JudgedRefused {
-		tk.Traces(trace.Refused)
-	} else {
-		tk.Traces(trace.Unknown)
-	}
 }
 
 // Drop gives up a ticket that no waiter needs. It does not block.

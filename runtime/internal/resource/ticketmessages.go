@@ -15,7 +15,7 @@ import (
 // Handed handles the message that another process handed the lock over to the ticket.
 func (tk *Ticket) Handed(m protocol.Message) {
 	received := core.Now()
-	r := tk.On
+	r := tk.Resource
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if tk.State >= engine.TicketGranted {
@@ -46,7 +46,7 @@ func (tk *Ticket) Handed(m protocol.Message) {
 		if tk.Use == ticketOfHead && tk.State != engine.TicketAsking {
 			tk.Standing = false // the hand-over took it out of the wait queue, and no request puts it back
 		}
-		tk.Gets(engine.NewTokens(m.Token, tokens))
+		tk.SetTokens(engine.NewTokens(m.Token, tokens))
 		r.Client.Counts.Remote.Add(1)
 		r.leaseOf(w).Core().Came = leases.FromThere
 		r.Promote(trace.Handed, tk, w, from, first).Handed = true
@@ -55,8 +55,8 @@ func (tk *Ticket) Handed(m protocol.Message) {
 
 // look makes the waiter ask: it is its turn.
 func (tk *Ticket) look() {
-	tk.On.Mu.Lock()
-	defer tk.On.Mu.Unlock()
+	tk.Resource.Mu.Lock()
+	defer tk.Resource.Mu.Unlock()
 	tk.askFor()
 }
 
@@ -65,8 +65,8 @@ func (tk *Ticket) askFor() {
 	switch w := tk.Waiter(); {
 	case tk.State >= engine.TicketGranted:
 	case tk.Use == ticketOfHead:
-		tk.Looks = tk.On.Busy > 0
-		tk.On.Prompt(tk.On.Kind)
+		tk.Looks = tk.Resource.Busy > 0
+		tk.Resource.Prompt(tk.Resource.Kind)
 	case w != nil:
 		w.Poke()
 	}
@@ -74,44 +74,44 @@ func (tk *Ticket) askFor() {
 
 // resubscribed makes the waiter ask: messages during the gap are lost, and the server may be another one, with another clock.
 func (tk *Ticket) resubscribed() {
-	tk.On.Mu.Lock()
-	defer tk.On.Mu.Unlock()
+	tk.Resource.Mu.Lock()
+	defer tk.Resource.Mu.Unlock()
 	tk.Sees(engine.Sighting{})
 	if tk.State < engine.TicketGranted {
-		tk.On.Kind.Displaced(tk)
+		tk.Resource.Kind.Displaced(tk)
 	}
 	tk.askFor()
 }
 
 // Soon makes the waiter ask in d, in case the waiter whose turn it is does not come until then.
 func (tk *Ticket) Soon(d time.Duration) {
-	tk.On.Mu.Lock()
-	defer tk.On.Mu.Unlock()
+	tk.Resource.Mu.Lock()
+	defer tk.Resource.Mu.Unlock()
 	if tk.State < engine.TicketGranted {
-		tk.More().Recheck.In(tk.On.Kind.Soon(tk, d), tk.look)
+		tk.More().Recheck.In(tk.Resource.Kind.Soon(tk, d), tk.look)
 	}
 }
 
 // Wanted records that another call waits for the lock of tk.
 func (tk *Ticket) Wanted() {
-	tk.On.Mu.Lock()
-	defer tk.On.Mu.Unlock()
+	tk.Resource.Mu.Lock()
+	defer tk.Resource.Mu.Unlock()
 	tk.OthersWait = true
 	if g := tk.Granted(); g != nil {
-		tk.On.Kind.Wanted(g)
+		tk.Resource.Kind.Wanted(g)
 	}
 }
 
 // Taken handles the message that the lock of tk was taken by force: its grant is lost, or the one that it is about to get.
 func (tk *Ticket) Taken() {
-	tk.On.Mu.Lock()
-	defer tk.On.Mu.Unlock()
+	tk.Resource.Mu.Lock()
+	defer tk.Resource.Mu.Unlock()
 	g := tk.Granted()
 	if g == nil {
 		tk.Forced = true
 		return
 	}
-	tk.On.Kind.Displaced(tk)
+	tk.Resource.Kind.Displaced(tk)
 	g.Taken()
 }
 

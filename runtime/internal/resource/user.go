@@ -1,8 +1,10 @@
 package resource
 
 import (
+	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -13,7 +15,7 @@ import (
 // ended: a failover ends those of all clients at once.
 const spread = 500 * time.Millisecond
 
-// user implements Above for a client.
+// user implements core.Above for a client.
 type user struct{ of *Client }
 
 func (u user) Go(f func()) { u.of.Spawn(f) }
@@ -69,8 +71,29 @@ func (u user) Renewed(l *watchdog.Lease, err error) { leases.Renewed(u.of.Core()
 
 func (u user) OwnHolder(kind, key string) *observe.Holder { return u.of.ownHolder(kind, key) }
 
+// ownHolder returns the call of this client that holds a lock, or nil. For a call that reads, that is one that writes.
+func (c *Client) ownHolder(kind, key string) *observe.Holder {
+	held := c.GrantsOf(key)
+	i := slices.IndexFunc(held, func(g *Grant) bool {
+		of := g.Guard.Kind()
+		return of == kind && of != core.KindRead || of == core.KindWrite && kind == core.KindRead || of == core.KindRead && kind == core.KindWrite
+	})
+	if i < 0 {
+		return nil
+	}
+	g := held[i]
+	s := g.Show()
+	if s.Holds == 0 {
+		return nil // for a moment between two holders
+	}
+	return &observe.Holder{Own: true, Process: c.Fleet.Process(), Owner: g.Guard.Owner(), Since: s.Since.Std(), Seen: core.Now()}
+}
+
 func (u user) Refuse() { u.of.alarms.Wake() }
 
 func (u user) EndLingers() { u.of.each("", Registered.EndsLinger) }
 
 func (u user) CloseAll() { u.of.each("", Registered.Close) }
+
+// AtRest reports whether c needs no messages at present. Tests alone call it.
+func AtRest(c *Client) bool { return user{c}.Resting(protocol.ProcessChannel(c.Wire.UUID)) > 0 }

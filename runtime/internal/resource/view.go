@@ -36,8 +36,8 @@ func (v view) EachWaiting(key string, f func(call fleet.Call)) {
 		call := fleet.Call{
 			Kind: observe.Kind(kind), Key: key, Name: w.Call.Label.Name(), Template: w.Call.Label.Template(), Since: w.Call.Since, Ctx: w.Call.Ctx, Number: &w.Number, Waiter: w,
 		}
-		if w.For.Counts != nil {
-			call.Permits = w.For.Counts.N
+		if w.For.CounterDemand != nil {
+			call.Permits = w.For.CounterDemand.N
 		}
 		if w.Call.Wait != leases.UntilDone {
 			call.Until = w.Call.Since.Add(w.Call.Wait).Std()
@@ -99,13 +99,13 @@ func newMember(c *Client) *fleet.Member {
 	return fleet.New(cfg)
 }
 
-// Queues are the wait queues of the locks that consist of others, which another package has.
+// Queues are the wait queues of the locks that consist of others. Package composite has them.
 type Queues interface {
 	// EachWaiting calls f for the calls that wait for the lock of key, or for all if key is empty.
 	EachWaiting(key string, f func(w *Waiter, kind, key string))
 }
 
-// QueuesOf returns the queues of c, which create makes first.
+// QueuesOf returns the queues of c. The first call has create make them.
 func QueuesOf[Q Queues](c *Client, create func() Q) Q {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()

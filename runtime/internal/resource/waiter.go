@@ -18,13 +18,11 @@ type Contest interface {
 	Join(w *Waiter) Entry
 	// Ask sends one request for w. The answer comes as an event.
 	Ask(w *Waiter)
-	// Leave removes w. Its grant, if it got one meanwhile, goes to the next waiter or back to
-	// Redis.
+	// Leave removes w. Its grant, if it got one meanwhile, goes to the next waiter or back to Redis.
 	Leave(w *Waiter)
 	// Channel is the channel on which Redisson announces a change to w.
 	Channel(w *Waiter) string
-	// Hear gets the message of the channel, before the waiter that listens asks because of it. It
-	// does not block.
+	// Hear gets the message of the channel, before the waiter that listens asks because of it. It does not block.
 	Hear(payload string)
 	// Subject returns the lock that w waits for.
 	Subject(w *Waiter) (kind, key string)
@@ -54,25 +52,25 @@ type parking interface{ Park(w *Waiter) }
 
 // A Wish is what a waiter of a lock or of a counter waits for.
 type Wish struct {
-	Lease  *leases.Lease    // the lease for it
-	Counts *counting.Demand // its demand at a counter, else nil
-	Ticket *Ticket          // its ticket, where each waiter has one
+	Lease         *leases.Lease    // the lease for it
+	CounterDemand *counting.Demand // its demand at a counter, else nil
+	Ticket        *Ticket          // its ticket, where each waiter has one
 }
 
 // Demand returns the demand of a waiter at a counter.
-func (x Wish) Demand() *engine.Demand { return &x.Counts.Demand }
+func (x Wish) Demand() *engine.Demand { return &x.CounterDemand.Demand }
 
 // Permit returns the permit for a waiter at a counter, or nil.
-func (x Wish) Permit() *counting.Permit { return x.Counts.Permit }
+func (x Wish) Permit() *counting.Permit { return x.CounterDemand.Permit }
 
-// The waiters of this package wait for a wish.
+// A Waiter is one call that waits for a Wish.
 type Waiter = engine.Waiter[Wish]
 
 var waiters = sync.Pool{New: func() any {
 	return engine.NewWaiter[Wish]()
 }}
 
-// NewWaiter returns a waiter for the call with ctx, which gets l, or something else than a lease.
+// NewWaiter returns a waiter for the call with ctx and cfg, which gets the lease l. For a call that gets no lease, l is nil.
 func NewWaiter(ctx context.Context, l *leases.Lease, cfg leases.Config) *Waiter {
 	w := waiters.Get().(*Waiter)
 	w.Call = engine.Call{Ctx: ctx, Label: cfg.Label, Since: monotonic.Now(), Wait: cfg.Wait}
@@ -87,5 +85,5 @@ func Recycle(w *Waiter) {
 	}
 }
 
-// ErrYielded is the outcome of a wait that ends so that another call goes on.
+// ErrYielded is the outcome of a wait that ends so that another call goes on in its place.
 var ErrYielded = errors.New("given back, for a program with Redisson")

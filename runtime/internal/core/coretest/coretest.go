@@ -13,7 +13,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
-// Cohort is the default of lockrt.Options.
+// Cohort is the default of lockrt.Options.Cohort.
 const Cohort = 64
 
 // Defaults returns s with the defaults of lockrt.Options for what it does not say.
@@ -32,7 +32,8 @@ func Defaults(s core.Settings) core.Settings {
 	return s
 }
 
-// Open returns what opens a client with connections of its own to the server at url, which announce on channels, if any are given.
+// Open connects to the server at url, and returns the client that open makes with these connections. They announce on channels, if any are
+// given.
 func Open[C any](ctx context.Context, url string, s core.Settings, channels *transport.Channels, open func(connect.Connection, core.Settings) C) (c C, err error) {
 	s = Defaults(s)
 	conn, err := connect.Open(ctx, url, connect.Options{

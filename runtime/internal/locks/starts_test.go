@@ -41,8 +41,8 @@ func TestTicket_HearsOfAStart(t *testing.T) {
 	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	r := policy.NewMutex(c.Line(), redistest.Key(t, "k"))
-	r.Ticket = &resource.Ticket{On: &r.LineCore}
+	r := policy.NewMutex(c.Base(), redistest.Key(t, "k"))
+	r.Ticket = &resource.Ticket{Resource: &r.LineCore}
 	r.Ticket.Number = 7
 	t.Cleanup(func() { r.Ticket.Extra.Recheck.Stop() })
 	for _, pause := range []time.Duration{20 * time.Millisecond, resource.HandOverLease} {
@@ -83,7 +83,7 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 	key := redistest.Key(t, "k")
 	lease, err := c.Mutex(key).Lock(t.Context())
 	require.NoError(t, err)
-	r, known := c.Resources.Known(key)
+	r, known := c.Mutexes.Find(key)
 	require.True(t, known)
 	r.Mu.Lock()
 	g := r.Grant
@@ -101,15 +101,15 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 		require.False(t, passes(policy.CohortBesideJava-1))
 	}
 	g.Ticket.OthersWait, g.Extra.Passed = false, 0
-	g.LingersFor(leases.MostLinger)
+	g.SetLinger(leases.MostLinger)
 	require.False(t, g.BeginLinger(), "the key is not kept from them")
-	g.LingersFor(0)
+	g.SetLinger(0)
 	again := &resource.Ticket{}
-	r.Follows(again, g.Ticket)
+	r.InheritJava(again, g.Ticket)
 	require.Zero(t, again.Java)
-	g.Ticket.Java = policy.JavasTickets
-	for want := policy.JavasTickets; want >= 0; want-- {
-		r.Follows(again, g.Ticket)
+	g.Ticket.Java = policy.JavaTickets
+	for want := policy.JavaTickets; want >= 0; want-- {
+		r.InheritJava(again, g.Ticket)
 		require.EqualValues(t, max(0, want-1), again.Java)
 		g.Ticket.Java = again.Java
 	}
@@ -124,11 +124,11 @@ func TestResource_LeavesToJava(t *testing.T) {
 	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	r := policy.NewMutex(c.Line(), redistest.Key(t, "k"))
+	r := policy.NewMutex(c.Base(), redistest.Key(t, "k"))
 	heard := protocol.Released{Outcome: protocol.Freed, Listeners: 1}
 	starts := func(op *resource.ReleaseOp, done protocol.Released) any {
-		r.Leaves(op, done)
-		if last, known := c.line.Starts.Last(r.Key); known {
+		r.NoteRelease(op, done)
+		if last, known := c.base.Starts.Last(r.Key); known {
 			return int(last / time.Millisecond)
 		}
 		return nil
@@ -138,12 +138,12 @@ func TestResource_LeavesToJava(t *testing.T) {
 	}
 	require.Equal(t, 5, starts(&resource.ReleaseOp{}, protocol.Released{Outcome: protocol.PassedOn}), "it is not free")
 	require.Equal(t, 5, starts(&resource.ReleaseOp{Again: new(resource.Ticket)}, heard), "the place in the wait queue waits")
-	c.line.Starts.End(r.Key, true) // used
+	c.base.Starts.End(r.Key, true) // used
 	require.Equal(t, 0, starts(&resource.ReleaseOp{}, heard))
 	require.Equal(t, 40, starts(&resource.ReleaseOp{Start: 40 * time.Millisecond}, heard), "as after a hand-over")
 	require.Nil(t, starts(&resource.ReleaseOp{}, protocol.Released{Outcome: protocol.Freed}), "nobody listens")
 
-	l := c.line.Net.Listen(r.Channel(nil), func(hub.Event) {})
+	l := c.base.Net.Listen(r.Channel(nil), func(hub.Event) {})
 	defer l.Close()
 	<-l.Ready()
 	require.Nil(t, starts(&resource.ReleaseOp{}, heard), "this client alone")
@@ -160,11 +160,11 @@ func TestResource_ATicketKnowsThatJavaListens(t *testing.T) {
 	for _, listens := range []bool{false, true} {
 		key := redistest.Key(t, fmt.Sprint("k", listens))
 		if listens {
-			c.line.Starts.Begin(key, 0, 0)
+			c.base.Starts.Begin(key, 0, 0)
 		}
 		lease, err := c.Mutex(key).Lock(t.Context(), leases.WithLinger(leases.MostLinger))
 		require.NoError(t, err)
-		r, known := c.Resources.Known(key)
+		r, known := c.Mutexes.Find(key)
 		require.True(t, known)
 		r.Mu.Lock()
 		require.Equal(t, listens, r.Grant.Ticket.Java > 0)

@@ -11,48 +11,12 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// Succeed gives the grant to l in place of outer, if no other lease has it, and reports whether it
-// did.
-func (g *Grant) Succeed(outer, l *leases.Lease) bool {
-	r := g.On()
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	if r.Shut || g.State > engine.GrantLingering || outer.Core().Unlocked || outer.Core().Ended() != nil || !g.only(outer) {
-		return false
-	}
-	outer.Core().Unlocked = true
-	g.remove(outer)
-	g.Attach(l)
-	return true
-}
-
-// Expire stops the renewal of the grant, unless another lease gets it or has entered it: l, its only lease, is of no
-// use.
-func (g *Grant) Expire(l *leases.Lease) {
-	r := g.On()
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	if g.State <= engine.GrantLingering && g.only(l) {
-		g.More().limit = 1 // the next holder has a limit of its own
-		r.Client.Watchdog.Limit(&g.Guard, core.Now())
-	}
-}
-
-// Keep ends l and leaves the key locked.
-func (g *Grant) Keep(l *leases.Lease) {
-	l.Core().End(failure.ErrReleased)
-	r := g.On()
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	g.rest()
-}
-
-// While no other process is known to wait, a grant may circulate in a process for this long before
-// the process asks Redis whether that is still so.
+// LocalPassLimit is how long a grant may circulate in a process while no other process is known to wait. Then the process asks Redis
+// whether that is still so.
 const LocalPassLimit = 10 * time.Millisecond
 
-// Within a second after another process wanted the key, the process asks this often: where goroutines pass a grant on
-// without a pause, Go reads the message that another process wants it too late.
+// nearPassLimit is this limit within a second after another process wanted the key: where goroutines pass a grant on without a pause, Go
+// reads the message that another process wants it too late.
 const nearPassLimit = 500 * time.Microsecond
 
 // PassLimit returns for how long g may circulate.
@@ -79,7 +43,41 @@ func canPassAt(c *core.Client, at monotonic.Time, guard *watchdog.Lease, held, w
 // Renewed reports whether the grant lives as long as its leases do.
 func (g *Grant) Renewed() bool { return g.Guard.Renew && g.Rare().limit == 0 }
 
-// Trusted reports whether there is enough trust left to pass it on.
+// Trusted reports whether there is enough trust left to pass the grant on.
 func (g *Grant) Trusted(now time.Time) bool {
 	return g.Guard.Until().Sub(now) >= min(g.Guard.TTL, HandOverLease)/3
+}
+
+// Succeed gives the grant to l in place of outer, if no other lease has it, and reports whether it did.
+func (g *Grant) Succeed(outer, l *leases.Lease) bool {
+	r := g.Resource()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if r.Shut || g.State > engine.GrantLingering || outer.Core().Unlocked || outer.Core().Ended() != nil || !g.only(outer) {
+		return false
+	}
+	outer.Core().Unlocked = true
+	g.remove(outer)
+	g.Attach(l)
+	return true
+}
+
+// Expire stops the renewal of the grant, if l is its only lease: l is of no use. A lease that gets the grant later has it renewed again.
+func (g *Grant) Expire(l *leases.Lease) {
+	r := g.Resource()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if g.State <= engine.GrantLingering && g.only(l) {
+		g.More().limit = 1 // the next holder has a limit of its own
+		r.Client.Watchdog.Limit(&g.Guard, core.Now())
+	}
+}
+
+// Keep ends l and leaves the key locked.
+func (g *Grant) Keep(l *leases.Lease) {
+	l.Core().End(failure.ErrReleased)
+	r := g.Resource()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	g.rest()
 }

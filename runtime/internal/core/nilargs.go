@@ -23,7 +23,7 @@ var (
 // NoFunction returns the error of a call that needs a function to run under a lock, and has none.
 func NoFunction(op, key string) error { return &observe.Error{Op: op, Key: key, Err: ErrNoFunction} }
 
-// Made returns c, or nil if it was not made by its function.
+// Made returns c, or nil if Init has not made it.
 func (c *Client) Made() *Client {
 	if c == nil || c.RC == nil {
 		return nil

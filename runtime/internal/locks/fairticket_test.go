@@ -23,9 +23,9 @@ import (
 
 // The tests below force orders of events that no test from outside can force.
 
-// testedFairResource returns the resource of a key that nobody has. With tracking the client would soon look whether the server has what
+// testedFair returns the resource of a key that nobody has. With tracking the client would soon look whether the server has what
 // a test gives a ticket by have, and lose it.
-func testedFairResource(t *testing.T) *policy.Fair {
+func testedFair(t *testing.T) *policy.Fair {
 	t.Helper()
 	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
 	require.NoError(t, err)
@@ -76,15 +76,15 @@ func inRedis(r *policy.Fair, t *testing.T) bool {
 	return n > 0
 }
 
-// refusal is what Redis says to one that is to wait.
+// refusal is the reply of Redis to a request of a waiter that has to wait.
 func refusal() protocol.Verdict {
 	return protocol.Verdict{Wait: 1000, At: time.Now().Truncate(time.Second)}
 }
 
-// One that is given what is lost, and gives up before it knows, while a request of it is under way, leaves once.
-func TestFairResource_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
+// A waiter that is given a lost grant, and gives up before it knows, while a request for its ticket is under way, leaves once.
+func TestFairTicket_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	t.Parallel()
-	r := testedFairResource(t)
+	r := testedFair(t)
 	a, b := enters(r, t), enters(r, t)
 	b.Standing, b.Asking = true, 1
 	b.To(engine.TicketAsking)
@@ -106,9 +106,9 @@ func knows(c *resource.Client, n uint64) bool {
 }
 
 // A ticket whose grant came too late has lost its place, and the followers in that grant are not valid any more.
-func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
+func TestFairTicket_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	t.Parallel()
-	r := testedFairResource(t)
+	r := testedFair(t)
 	a, b := enters(r, t), enters(r, t)
 	b.Standing = true
 	past := time.Now().Add(-10 * time.Second)
@@ -123,7 +123,7 @@ func TestFairResource_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 }
 
 // A grant that Redis is known to have for another owner is not passed on.
-func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
+func TestFairTicket_WhatIsLostIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(r *policy.Fair, g *resource.Grant, other *policy.FairTicket){
 		"granted to another claim": func(r *policy.Fair, _ *resource.Grant, other *policy.FairTicket) {
@@ -141,7 +141,7 @@ func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := testedFairResource(t)
+			r := testedFair(t)
 			a, b, other := enters(r, t), enters(r, t), enters(r, t)
 			g := have(r, a, b)
 			lose(r, g, other)
@@ -155,9 +155,9 @@ func TestFairResource_WhatIsLostIsNotPassedOn(t *testing.T) {
 
 // A call takes over a ticket of which two requests are under way. The later one was refused before, and the earlier one fails: the call
 // has to ask, since it gets no other answer.
-func TestFairResource_WhoTakesOverATicketHearsOfAnOldFailure(t *testing.T) {
+func TestFairTicket_WhoTakesOverATicketHearsOfAnOldFailure(t *testing.T) {
 	t.Parallel()
-	r := testedFairResource(t)
+	r := testedFair(t)
 	tk := enters(r, t)
 	r.Mu.Lock()
 	tk.Standing, tk.Asked, tk.Asking = true, true, 2
@@ -177,9 +177,9 @@ func TestFairResource_WhoTakesOverATicketHearsOfAnOldFailure(t *testing.T) {
 }
 
 // No ticket follows in a grant that was taken by force, also if it is granted at the same moment.
-func TestFairResource_WhatIsTakenWhileItIsGrantedIsNotPassedOn(t *testing.T) {
+func TestFairTicket_WhatIsTakenWhileItIsGrantedIsNotPassedOn(t *testing.T) {
 	t.Parallel()
-	r := testedFairResource(t)
+	r := testedFair(t)
 	for range 1000 {
 		tk := enters(r, t)
 		r.Mu.Lock()
@@ -199,9 +199,9 @@ func TestFairResource_WhatIsTakenWhileItIsGrantedIsNotPassedOn(t *testing.T) {
 }
 
 // A ticket was handed the lock during a request, which is refused: its grant is lost, and no other one that this process has, or had, since.
-func TestFairResource_ARefusalIsNotForTheNextGrant(t *testing.T) {
+func TestFairTicket_ARefusalIsNotForTheNextGrant(t *testing.T) {
 	t.Parallel()
-	r := testedFairResource(t)
+	r := testedFair(t)
 	tk, other := enters(r, t), enters(r, t)
 	r.Mu.Lock()
 	tk.Asking = 2
@@ -225,9 +225,9 @@ func TestFairResource_ARefusalIsNotForTheNextGrant(t *testing.T) {
 }
 
 // A try gives up, and is withdrawn before its request arrives at the server. When the server has granted it, it is withdrawn again.
-func TestFairResource_WhatIsGrantedAfterItsWithdrawalIsWithdrawnAgain(t *testing.T) {
+func TestFairTicket_WhatIsGrantedAfterItsWithdrawalIsWithdrawnAgain(t *testing.T) {
 	t.Parallel()
-	r := testedFairResource(t)
+	r := testedFair(t)
 	tk := enters(r, t)
 	r.Mu.Lock()
 	tk.Asking, tk.Asked = 1, true
@@ -250,7 +250,7 @@ func TestFairResource_WhatIsGrantedAfterItsWithdrawalIsWithdrawnAgain(t *testing
 // answer: the holder gives it back, whether it has waited for it or not.
 func TestFairMutex_WhatIsLostByTimeIsGivenBack(t *testing.T) {
 	t.Parallel()
-	r := testedFairResource(t)
+	r := testedFair(t)
 	for name, lock := range map[string]func(*FairMutex) (*leases.Lease, error){
 		"waited":       func(m *FairMutex) (*leases.Lease, error) { return m.Lock(t.Context()) },
 		"did not wait": func(m *FairMutex) (*leases.Lease, error) { return m.TryLock(t.Context()) },

@@ -23,7 +23,7 @@ func (c *Client) CheckKey(key string) error {
 	return nil
 }
 
-// CheckCounted is CheckKey for a kind with counts.
+// CheckCounted is CheckKey for a lock of any kind: a cluster has a further rule for the key of a latch.
 func (c *Client) CheckCounted(kind, key string) error {
 	err := c.CheckKey(key)
 	if err == nil && kind == KindLatch && c.Net.Clustered() {
