@@ -9,6 +9,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/locks"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -21,7 +22,7 @@ func TestLease_StampDropsSmallerTokens(t *testing.T) {
 	key := redistest.Key(t, "k")
 	lease, err := c.Mutex(key, leases.WithFencing()).Lock(t.Context())
 	require.NoError(t, err)
-	r, known := c.Mutexes.Find(key)
+	r, known := locks.MutexOf(c, key)
 	require.True(t, known)
 	left := func() int {
 		r.Mu.Lock()

@@ -12,7 +12,7 @@ import (
 type Backoff struct {
 	first, step, most time.Duration
 	double            bool
-	Limit             int // number of attempts; 0 for any number, and less for an unusable one
+	limit             int // number of attempts; 0 for any number, and less for an unusable one
 }
 
 // ConstantBackoff returns a backoff whose pauses are d at most.
@@ -30,12 +30,15 @@ func ExponentialBackoff(first, most time.Duration) Backoff {
 
 // Attempts returns b with n attempts at most.
 func (b Backoff) Attempts(n int) Backoff {
-	b.Limit = n
+	b.limit = n
 	if n < 1 {
-		b.Limit = -1
+		b.limit = -1
 	}
 	return b
 }
+
+// Limit returns the number of attempts, or 0 for any number.
+func (b Backoff) Limit() int { return b.limit }
 
 // Check returns why b is unusable, or nil.
 func (b Backoff) Check() error {
@@ -46,7 +49,7 @@ func (b Backoff) Check() error {
 		return fmt.Errorf("%w: a backoff whose pauses grow by %v is negative", failure.ErrBadOption, b.step)
 	case b.most < b.first:
 		return fmt.Errorf("%w: a backoff of at most %v begins with %v, which is longer", failure.ErrBadOption, b.most, b.first)
-	case b.Limit < 0:
+	case b.limit < 0:
 		return fmt.Errorf("%w: a backoff with less than one attempt", failure.ErrBadOption)
 	}
 	return nil

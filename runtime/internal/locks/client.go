@@ -18,7 +18,7 @@ import (
 type Client struct {
 	base resource.Client
 
-	Mutexes                      *resource.Registry[*policy.Mutex]
+	mutexes                      *resource.Registry[*policy.Mutex]
 	rws                          *resource.Registry[*policy.RW]
 	fairs                        *resource.Registry[*policy.Fair]
 	semaphores, permits, latches *resource.Registry[*counter]
@@ -30,7 +30,7 @@ func New(conn connect.Connection, opts core.Settings) *Client {
 	c := &Client{}
 	c.base.Face = c
 	c.base.Init(conn, opts)
-	c.Mutexes, c.rws, c.fairs = resource.NewRegistry(c.Base(), policy.NewMutex), resource.NewRegistry(c.Base(), policy.NewRW), resource.NewRegistry(c.Base(), policy.NewFair)
+	c.mutexes, c.rws, c.fairs = resource.NewRegistry(c.Base(), policy.NewMutex), resource.NewRegistry(c.Base(), policy.NewRW), resource.NewRegistry(c.Base(), policy.NewFair)
 	counters := func(kind string) *resource.Registry[*counter] {
 		return resource.NewRegistry(c.Base(), func(_ *resource.Client, key string) *counter { return newCounter(c, kind, key) })
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
@@ -18,7 +19,10 @@ import (
 )
 
 // Resources returns how many keys the client keeps a resource for.
-func Resources(c *Client) int { return c.Mutexes.Size() + c.rws.Size() }
+func Resources(c *Client) int { return c.mutexes.Size() + c.rws.Size() }
+
+// MutexOf returns the resource of a mutex of c, if there is one.
+func MutexOf(c *Client, key string) (r *policy.Mutex, known bool) { return c.mutexes.Find(key) }
 
 // Counters returns how many keys that count the client knows of.
 func Counters(c *Client) int { return c.semaphores.Size() + c.permits.Size() + c.latches.Size() }
@@ -96,7 +100,7 @@ func AtRest(c *Client) bool {
 // Parked returns how many calls for a mutex of c have nothing to do until an event comes: they have no lease, are in the wait queue of
 // Redis, and have read the answer that says so.
 func Parked(c *Client, key string) (n int) {
-	for _, r := range c.Mutexes.Entries(key) {
+	for _, r := range c.mutexes.Entries(key) {
 		r.Mu.Lock()
 		r.Queue.Each(func(w *resource.Waiter) {
 			if w.For.Lease == nil && w.Events.Empty() && r.Ticket != nil && r.Ticket.Standing && r.Ticket.State == engine.TicketQueued {

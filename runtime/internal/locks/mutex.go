@@ -46,14 +46,14 @@ func (m *Mutex) ForceUnlock(ctx context.Context) (bool, error) { return core.OrZ
 // force takes the key from its holder, or from owners alone if there are any.
 func (m *Mutex) force(ctx context.Context, owners ...string) (bool, error) {
 	const op = "force unlock"
-	return resource.Inside(core.OrZero(m.c).Mutexes, op, m.key, func(r *policy.Mutex) (bool, error) {
+	return resource.Inside(core.OrZero(m.c).mutexes, op, m.key, func(r *policy.Mutex) (bool, error) {
 		return r.Force(ctx, op, m.c.base.Wire.ForceUnlock(m.key, owners...), r.Held())
 	})
 }
 
 func (m *Mutex) Inspect(ctx context.Context) (observe.Standing, error) {
 	m = core.OrZero(m)
-	return resource.Inside(core.OrZero(m.c).Mutexes, "inspect", m.key, func(r *policy.Mutex) (observe.Standing, error) {
+	return resource.Inside(core.OrZero(m.c).mutexes, "inspect", m.key, func(r *policy.Mutex) (observe.Standing, error) {
 		return r.Inspect(ctx, m.c.base.Wire.Inspect(m.key))
 	})
 }
@@ -130,11 +130,11 @@ func (m *Mutex) Approach(ctx context.Context, cfg leases.Config) (*policy.Mutex,
 		return nil, l, err
 	}
 	if cfg.Linger > 0 && l.Core().Rare().Owner == nil {
-		if r, ok := m.c.Mutexes.Find(m.key); ok && r.TakeLingering(l, &cfg) {
+		if r, ok := m.c.mutexes.Find(m.key); ok && r.TakeLingering(l, &cfg) {
 			return nil, l, nil
 		}
 	}
-	r, err := m.c.Mutexes.Enter(m.key, false)
+	r, err := m.c.mutexes.Enter(m.key, false)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -83,7 +83,7 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 	key := redistest.Key(t, "k")
 	lease, err := c.Mutex(key).Lock(t.Context())
 	require.NoError(t, err)
-	r, known := c.Mutexes.Find(key)
+	r, known := c.mutexes.Find(key)
 	require.True(t, known)
 	r.Mu.Lock()
 	g := r.Grant
@@ -164,7 +164,7 @@ func TestResource_ATicketKnowsThatJavaListens(t *testing.T) {
 		}
 		lease, err := c.Mutex(key).Lock(t.Context(), leases.WithLinger(leases.MostLinger))
 		require.NoError(t, err)
-		r, known := c.Mutexes.Find(key)
+		r, known := c.mutexes.Find(key)
 		require.True(t, known)
 		r.Mu.Lock()
 		require.Equal(t, listens, r.Grant.Ticket.Java > 0)

@@ -40,7 +40,7 @@ type stateTest struct {
 
 // mutex returns the resource of a key that nobody has, and the ticket of a call that wants it, on whose terms op asks.
 func (t *stateTest) mutex(name string) (r *policy.Mutex, w *resource.Waiter, tk *resource.Ticket, op func() *resource.AcquireOp) {
-	r, err := t.c.Mutexes.Enter(redistest.Key(t, name), false)
+	r, err := t.c.mutexes.Enter(redistest.Key(t, name), false)
 	require.NoError(t, err)
 	t.Cleanup(r.Exit)
 	cfg, err := leases.Configure(t.c.Core(), nil, nil)

@@ -175,7 +175,7 @@ func TestResource_AMessageAfterALongTimeIsNoRecheck(t *testing.T) {
 		got <- err
 	}()
 	require.Eventually(t, func() bool {
-		r, ok := c.Mutexes.Find(key)
+		r, ok := c.mutexes.Find(key)
 		if !ok {
 			return false
 		}

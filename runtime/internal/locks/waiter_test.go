@@ -64,7 +64,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 				return make([]error, len(leases)) // it has them
 			}, c.base.Net.RenewBatch, nil)
 
-			r, err := c.Mutexes.Enter(redistest.Key(t, "k"), false)
+			r, err := c.mutexes.Enter(redistest.Key(t, "k"), false)
 			require.NoError(t, err)
 			defer r.Exit()
 			cfg, err := leases.Configure(c.Core(), nil, nil)

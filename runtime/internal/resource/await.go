@@ -271,7 +271,7 @@ func (c *Client) Await(ctx context.Context, q Contest, w *Waiter, cfg leases.Con
 					ask()
 				case w.Once() || over || down.Longer(max(cfg.TTL, patience)):
 					return transport.Unavailable(after(), ev.Err)
-				case down.Tries+1 == c.Settings.Retry.Limit:
+				case down.Tries+1 == c.Settings.Retry.Limit():
 					return transport.Unavailable(fmt.Sprintf(" in %d attempts", down.Tries+1), ev.Err)
 				default:
 					c.alarms.Set(w, down.Pause(c.Settings.Retry.Pause, ev.Err))
@@ -287,7 +287,7 @@ func (c *Client) Await(ctx context.Context, q Contest, w *Waiter, cfg leases.Con
 				}
 				waits()
 				if refusals++; cfg.Polling {
-					if refusals == cfg.Backoff.Limit {
+					if refusals == cfg.Backoff.Limit() {
 						return fmt.Errorf("%w in %d attempts", failure.ErrNotAcquired, refusals)
 					}
 					c.alarms.Set(w, cfg.Backoff.Pause(refusals))
