@@ -17,12 +17,13 @@ import (
 // holder: it was granted, or is being released, by a request whose answer does not come. A command that may be sent
 // twice is sent over another connection long before.
 
-// MostBeside is how many connections are tried at once.
+// MostBeside is how many connections are tried, at once or one after the other without a pause.
 const MostBeside = 3
 
 // RunInTime sends a command by first, or by [Transport.Run] if that is nil, and also beside it each time that the answer has
-// not come for a while. It returns the first answer, or how the last try failed, and whether the command may have run more than
-// once. Once it has returned, nothing waits for the other answers, not even a client that is being closed.
+// not come for a while, and at once when its connection ends before that: [MostBeside] times at most. It returns the first answer, or how the
+// last try failed, of those that may have run if there are some, and whether the command may have run more than once. Once it has returned,
+// nothing waits for the other answers, not even a client that is being closed.
 func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.Command) (reply Reply, again bool) {
 	x := t.timely(cmd)
 	x.first = first
@@ -182,6 +183,7 @@ func (x *timely) sendBeside() {
 func (x *timely) await() (reply Reply, again bool) {
 	l := &x.net.lateness
 	var nothing bool // answers the first command
+	var doubt Reply  // the failure of a command that may have run, or the zero Reply
 	for answered := 0; ; {
 		got := <-x.replies
 		if got.late {
@@ -195,20 +197,26 @@ func (x *timely) await() (reply Reply, again bool) {
 		again = sent > 1 || x.net.Resent() != x.resends
 		nothing = nothing || got.first && err == nil && again && x.round && !tookSome(got.Reply)
 		last := answered == sent
+		if Unknown(err) {
+			doubt = got.Reply
+		}
 		switch {
-		case err == nil && !(nothing && got.first), last && (sent == MostBeside || nothing || !errors.Is(err, rueidis.ErrClosing)):
+		case err == nil && !(nothing && got.first), last && (sent == MostBeside || nothing || !errors.Is(err, rueidis.ErrClosing) && !Cut(err)):
 			l.remove(x)
 			l.mu.Unlock()
 			open := x.round && again && refuses(got.Err()) // that is no word about the other commands
-			if reply = got.Reply; open || nothing && (err != nil || got.first) {
+			switch reply = got.Reply; {
+			case open, nothing && (err != nil || got.first):
 				reply = Reply{rueidis.NewErrorResult(ErrNoAnswer)} // of those that may still take something
+			case err != nil && !errors.Is(err, rueidis.ErrClosing) && doubt.result.NonRedisError() != nil: // the last one may not have been sent
+				reply = doubt
 			}
 			if last {
 				x.recycle()
 			}
 			return reply, again
-		case last: // the connection was closed with the client, which has another one as long as this runs
-			x.sent++
+		case last: // the connection broke, or was closed with the client, which has another one as long as this runs
+			x.sent, x.at = x.sent+1, monotonic.Now()
 			l.mu.Unlock()
 			cmd := x.cmd
 			if x.by != nil {

@@ -80,10 +80,10 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 		want  error
 	}{
 		"never sent":                  {[]error{dial}, dial},
-		"broke":                       {[]error{io.EOF}, io.EOF},
+		"broke":                       {[]error{io.EOF, io.EOF, io.EOF}, io.EOF},
 		"broke, the other never sent": {[]error{io.EOF, dial}, ErrNoAnswer},
 		"broke, the others closed":    {[]error{io.EOF, io.EOF, rueidis.ErrClosing}, ErrNoAnswer},
-		"never sent, the other broke": {[]error{dial, io.EOF}, io.EOF},
+		"never sent, the other broke": {[]error{dial, io.EOF, io.EOF}, io.EOF},
 	} {
 		x := net.timely(round(4))
 		x.round = true
@@ -101,6 +101,57 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 	net.Quit()
 	u.wg.Wait()
 	net.Unlisten()
+}
+
+// TestRunInTime_BrokenConnections shows that a command whose connection breaks is sent again at once, a few times, and that its outcome stays
+// unknown although no connection can be made any more.
+func TestRunInTime_BrokenConnections(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		breaks, sent int
+		refuses      bool // no connection can be made after the first one has broken
+	}{
+		"none":              {sent: 1},
+		"one":               {breaks: 1, sent: 2},
+		"two":               {breaks: 2, sent: 3},
+		"all":               {breaks: 10, sent: 3},
+		"one, and no other": {breaks: 1, sent: 1, refuses: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Shared(t)
+			proxy := redistest.Proxy(t, server.Addr())
+			rc := redistest.NewClient(t, proxy.Addr())
+			u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+			process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+			stopped := make(chan struct{})
+			net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: 10 * time.Second})
+			t.Cleanup(func() { close(stopped); net.Quit(); net.Unlisten(); u.wg.Wait() })
+			latch := process.Latch(redistest.Key(t, "l"))
+			require.NoError(t, net.Ask(latch.Count()).Err()) // connects, and loads the scripts
+
+			sent := make(chan struct{}, 100)
+			proxy.OnRequest(func(cmd []string) {
+				if redistest.Command("EVALSHA")(cmd) {
+					sent <- struct{}{}
+					proxy.Refuse(test.refuses)
+				}
+			})
+			if test.breaks > 0 {
+				proxy.DropReply(redistest.Command("EVALSHA"), test.breaks, redistest.Close)
+			}
+			reply, again := net.RunInTime(nil, latch.Start(protocol.Request{Number: 1, Oldest: 1, Keep: time.Minute}, 1))
+			require.Len(t, sent, test.sent)
+			require.Equal(t, test.sent > 1 || test.refuses, again)
+			if test.breaks >= MostBeside || test.refuses {
+				require.True(t, Cut(reply.Err()), reply.Err())
+				return
+			}
+			started, err := reply.Int()
+			require.NoError(t, err)
+			require.EqualValues(t, 1, started, "the first one did it")
+		})
+	}
 }
 
 // A failing is a client of one server that looks like one of a cluster with two masters, of which the first has all slots. When that
