@@ -97,7 +97,10 @@ func (s *spares) take(server rueidis.Client) (x *spare, answered func()) {
 	}
 	go func() {
 		defer close(x.made)
-		x.conn = s.link.dedicate(nil, server) // also while the client is closed
+		if x.conn = s.link.dedicate(nil, server); x.conn != nil { // also while the client is closed
+			// With any hook, rueidis sends a command at once. Without one, a command waits until the one before it is answered.
+			x.conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
+		}
 	}()
 	return x, x.pending.note()
 }

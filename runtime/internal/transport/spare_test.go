@@ -68,6 +68,43 @@ func TestSpares(t *testing.T) {
 	net.Unlisten()
 }
 
+// A request that goes round a mute connection is sent at once, also over a connection that has become mute, too, a moment before.
+func TestSpares_SendBehindARequestWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Hour })
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: 10 * time.Second})
+	inspect := func(key string) protocol.Command { return process.Leader(key) }
+	require.NoError(t, net.RunBeside(inspect("first")).Err())
+	sent := make(chan string, 10)
+	proxy.OnRequest(func(cmd []string) {
+		if redistest.Command("EVALSHA")(cmd) {
+			sent <- cmd[3]
+		}
+	})
+	lost := proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
+	var requests sync.WaitGroup
+	requests.Go(func() { net.RunBeside(inspect("second")) })
+	<-lost.Done()
+	requests.Go(func() { net.RunBeside(inspect("third")) })
+	require.Equal(t, "second", <-sent)
+	select {
+	case key := <-sent:
+		require.Equal(t, "third", key)
+	case <-time.After(time.Minute):
+		t.Error("it waits for the answer to the one before")
+	}
+	proxy.Cut()
+	requests.Wait()
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
+}
+
 // A connection has more time for an answer where answers take long.
 func TestPatience(t *testing.T) {
 	t.Parallel()
