@@ -47,3 +47,26 @@ func TestRenew_WhatAnotherConnectionReadIsReadAgain(t *testing.T) {
 		})
 	}
 }
+
+// The subscribed connection is replaced if it is late with an answer, and the server answers over another one: a client that holds nothing
+// renews nothing over it, and would miss its messages for longer.
+func TestRunBeside_ReplacesASubscriberThatIsMute(t *testing.T) {
+	t.Parallel()
+	net, p, u := start(t, nil, Config{Tracking: true})
+	heard := make(chan hub.Event, 100)
+	net.Listen(t.Name(), func(e hub.Event) { heard <- e })
+	require.Equal(t, hub.Event{Subscribed: true}, <-heard)
+	require.False(t, net.TracksChanges())
+	require.Nil(t, <-u.rechecks, "the server reports changes from now on")
+	w := net.tracker.adopted
+	defer w.pending.note()() // its answer does not come
+	require.Eventually(t, func() bool { return w.pending.late(net.Patience()) }, time.Minute, time.Millisecond)
+	require.Empty(t, heard)
+	require.NoError(t, net.RunBeside(p.Leader("k")).Err())
+	select {
+	case e := <-heard:
+		require.Equal(t, hub.Event{Subscribed: true, Again: true}, e)
+	case <-time.After(time.Minute):
+		t.Error("it is not replaced")
+	}
+}

@@ -408,6 +408,9 @@ func (t *Transport) RunBeside(cmd protocol.Command) Reply {
 		return Reply{reply}
 	}
 	if reply, ok := t.spares.run(cmd); ok {
+		if reply.NonRedisError() == nil {
+			t.tracker.answersElsewhere()
+		}
 		return Reply{reply}
 	}
 	if own := t.direct.take(); own != nil {

@@ -370,3 +370,14 @@ func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bo
 	w.settle(reply.Error())
 	return reply, true
 }
+
+// answersElsewhere notes that the server has answered over another connection than the tracked one. If that is late with an answer, it is
+// replaced unless it answers soon: a mute connection brings no messages either, such as that of a grant.
+func (t *tracker) answersElsewhere() {
+	t.mu.Lock()
+	w := t.reporting()
+	t.mu.Unlock()
+	if patience := t.link.Patience(); w != nil && w.pending.late(patience) {
+		w.fallBehind(nil, patience)
+	}
+}
