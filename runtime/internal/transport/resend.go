@@ -20,10 +20,15 @@ import (
 // MostBeside is how many connections are tried, at once or one after the other without a pause.
 const MostBeside = 3
 
+// mostMute is how many connections are tried of which each is mute, while the server answers over others: a connection that
+// becomes mute takes all requests that are sent over it until that is found out.
+const mostMute = 8
+
 // RunInTime sends a command by first, or by [Transport.Run] if that is nil, and also beside it each time that the answer has
-// not come for a while, and at once when its connection ends before that: [MostBeside] times at most. It returns the first answer, or how the
-// last try failed, of those that may have run if there are some, and whether the command may have run more than once. Once it has returned,
-// nothing waits for the other answers, not even a client that is being closed.
+// not come for a while, and at once when its connection ends before that: [MostBeside] times at most, or more often while the server
+// answers other commands. It returns the first answer, or how the last try failed, of those that may have run if there are some, and
+// whether the command may have run more than once. Once it has returned, nothing waits for the other answers, not even a client that is
+// being closed.
 func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.Command) (reply Reply, again bool) {
 	x := t.timely(cmd)
 	x.first = first
@@ -130,7 +135,7 @@ type timelyReply struct {
 }
 
 var timelies = sync.Pool{New: func() any {
-	x := &timely{replies: make(chan timelyReply, 2*MostBeside)}
+	x := &timely{replies: make(chan timelyReply, 2*mostMute)}
 	x.begin = func() {
 		var reply Reply
 		if x.first != nil {
@@ -201,7 +206,7 @@ func (x *timely) await() (reply Reply, again bool) {
 			doubt = got.Reply
 		}
 		switch {
-		case err == nil && !(nothing && got.first), last && (sent == MostBeside || nothing || !errors.Is(err, rueidis.ErrClosing) && !Cut(err)):
+		case err == nil && !(nothing && got.first), last && (sent >= MostBeside || nothing || !errors.Is(err, rueidis.ErrClosing) && !Cut(err)):
 			l.remove(x)
 			l.mu.Unlock()
 			open := x.round && again && refuses(got.Err()) // that is no word about the other commands
@@ -345,8 +350,9 @@ func (t *Transport) sendLate() {
 	if l.looks = len(l.all) > 0; l.looks {
 		l.timer.Reset(lookLate)
 	}
+	answers := t.cluster == nil // and which server of a cluster has answered is not known
 	for _, x := range l.all {
-		if x.sent >= MostBeside || monotonic.Since(x.at) <= patience {
+		if monotonic.Since(x.at) <= patience || x.sent >= MostBeside && !(answers && x.sent < mostMute && monotonic.Time(t.spoke.Load()).After(x.at)) {
 			continue
 		}
 		x.sent, x.at = x.sent+1, monotonic.Now()

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -152,6 +153,42 @@ func TestRunInTime_BrokenConnections(t *testing.T) {
 			require.EqualValues(t, 1, started, "the first one did it")
 		})
 	}
+}
+
+// TestRunInTime_MuteConnections shows that a command is sent over more than [MostBeside] connections that are mute if the server answers others.
+func TestRunInTime_MuteConnections(t *testing.T) {
+	t.Parallel()
+	const mute = MostBeside + 2
+	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Hour })
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: 10 * time.Second})
+	latch := process.Latch(redistest.Key(t, "l"))
+	require.NoError(t, net.Ask(latch.Count()).Err()) // connects, and loads the scripts
+
+	lost := proxy.DropReply(redistest.Command("EVALSHA"), mute, redistest.Mute)
+	net.spoke.Store(int64(monotonic.Now().Add(time.Hour))) // to others, all the time
+	answered := make(chan Reply, 1)
+	go func() {
+		reply, _ := net.RunInTime(nil, latch.Start(protocol.Request{Number: 1, Oldest: 1, Keep: time.Minute}, 1))
+		answered <- reply
+	}()
+	select {
+	case reply := <-answered:
+		started, err := reply.Int()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, started)
+		require.Equal(t, mute, lost.Lost())
+	case <-time.After(time.Minute):
+		t.Error("it is not sent again")
+	}
+	proxy.Cut()
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
 }
 
 // A failing is a client of one server that looks like one of a cluster with two masters, of which the first has all slots. When that
