@@ -76,11 +76,11 @@ type slotQueue struct {
 // A second script is sent when a few requests wait, so that the server does not wait for the client, nor the client for
 // the server; and more when as many requests wait as one script handles: they need not wait for the answer to others.
 // A small crowd has more scripts under way, each when a few requests wait.
-// A server that is near answers before a few requests have gathered. There the second script of a crowd that is not small is sent when
-// many wait: the fewer scripts, the less work for the client and the server.
+// A server that is near answers before a few requests have gathered. There a crowd that is not small has as many scripts under way, each
+// when a quarter of the crowd waits: with fewer scripts the client and the server wait for each other in turns, and with smaller ones both
+// have more work.
 const (
 	few         = 4
-	many        = mostBatched / 2
 	near        = 500 * time.Microsecond
 	sendingFew  = 4
 	mostSending = 8
@@ -94,7 +94,7 @@ func (t *Transport) another(others, waiting int) bool {
 	case t.crowd.small():
 		return others < sendingFew && waiting >= few
 	case 0 < took && took < near:
-		return others == 1 && waiting >= many
+		return others < sendingFew && waiting >= t.crowd.size()/4
 	}
 	return others == 1 && waiting >= few
 }

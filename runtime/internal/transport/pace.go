@@ -20,7 +20,10 @@ func (p *pace) note(d time.Duration) {
 func (p *pace) typical() time.Duration { return time.Duration(p.took.Load()) }
 
 // A crowd counts the requests of all batchers that have no answer. The zero value has none.
-type crowd struct{ under atomic.Int32 }
+type crowd struct {
+	under atomic.Int32
+	most  atomic.Int32 // how many were under way at once lately
+}
 
 // mostSmall is how many requests a small crowd has at most. It was measured with a server on the same machine: up to 24 callers gain by
 // several small scripts under way, since neither the client nor the server waits for the other one; 32 callers and more lose by them,
@@ -28,13 +31,29 @@ type crowd struct{ under atomic.Int32 }
 const mostSmall = 24
 
 // joins counts n more requests.
-func (c *crowd) joins(n int) { c.under.Add(int32(n)) }
+func (c *crowd) joins(n int) {
+	if under := c.under.Add(int32(n)); under > c.most.Load() {
+		c.most.Store(under)
+	}
+}
 
-// answered counts n requests less.
-func (c *crowd) answered(n int) { c.under.Add(-int32(n)) }
+// answered counts n requests less, which one script has answered. Of two concurrent calls, one may leave most as it is.
+func (c *crowd) answered(n int) {
+	under := c.under.Add(-int32(n))
+	if most := c.most.Load(); most > under {
+		c.most.Store(most - (most-under+crowdScripts-1)/crowdScripts)
+	}
+}
+
+// crowdScripts is about how many answers it takes until a crowd that has become smaller counts as smaller. The callers that were answered
+// a moment ago belong to the crowd: they are about to send the next request.
+const crowdScripts = 32
+
+// size returns how many requests were under way at once lately.
+func (c *crowd) size() int { return int(c.most.Load()) }
 
 // small reports whether few requests are under way.
-func (c *crowd) small() bool { return c.under.Load() <= mostSmall }
+func (c *crowd) small() bool { return c.size() <= mostSmall }
 
 // traffic counts the scripts under way over the shared connection and the direct one. The zero value has none.
 type traffic struct {
