@@ -98,42 +98,45 @@ type mutexNames struct{ waiting, channel, counter string }
 
 // mutexNamesOf returns all names of a mutex as parts of one string: that is one allocation for each request.
 func mutexNamesOf(key string) mutexNames {
-	n, _ := mutexNamesWith(key, nil)
-	return n
+	open, end := tagOf(key)
+	all := waitingPrefix + open + key + end + channelPrefix + open + key + end + counterPrefix + open + key + end
+	beside := len(open) + len(key) + len(end)
+	waiting := len(waitingPrefix) + beside
+	channel := waiting + len(channelPrefix) + beside
+	return mutexNames{all[:waiting], all[waiting:channel], all[channel:]}
 }
 
-// mutexNamesWith returns the names and another text, likewise.
+// mutexNamesWith returns the names but the counter, and another text, likewise.
 func mutexNamesWith(key string, more []byte) (names mutexNames, text string) {
-	open, end := ":{", "}"
+	open, end := tagOf(key)
+	beside := len(open) + len(key) + len(end)
+	waiting := len(waitingPrefix) + beside
+	channel := waiting + len(channelPrefix) + beside
+	var b strings.Builder
+	b.Grow(channel + len(more))
+	for _, prefix := range [...]string{waitingPrefix, channelPrefix} {
+		b.WriteString(prefix)
+		b.WriteString(open)
+		b.WriteString(key)
+		b.WriteString(end)
+	}
+	b.Write(more)
+	all := b.String()
+	return mutexNames{waiting: all[:waiting], channel: all[waiting:channel]}, all[channel:]
+}
+
+// tagOf returns what stands before and behind a key in a name beside it that shares its slot.
+func tagOf(key string) (open, end string) {
 	if strings.Contains(key, "{") {
-		open, end = ":", ""
+		return ":", ""
 	}
-	prefixes := [...]string{waitingPrefix, channelPrefix, counterPrefix}
-	size := len(more)
-	for _, p := range prefixes {
-		size += len(p) + len(open) + len(key) + len(end)
-	}
-	var all strings.Builder
-	all.Grow(size)
-	var ends [len(prefixes)]int
-	for i, p := range prefixes {
-		all.WriteString(p)
-		all.WriteString(open)
-		all.WriteString(key)
-		all.WriteString(end)
-		ends[i] = all.Len()
-	}
-	all.Write(more)
-	text = all.String()
-	return mutexNames{text[:ends[0]], text[ends[0]:ends[1]], text[ends[1]:ends[2]]}, text[ends[2]:]
+	return ":{", "}"
 }
 
 // prefixed returns a name beside a key that shares its slot: Redisson's prefixName.
 func prefixed(prefix, key string) string {
-	if strings.Contains(key, "{") {
-		return prefix + ":" + key
-	}
-	return prefix + ":{" + key + "}"
+	open, end := tagOf(key)
+	return prefix + open + key + end
 }
 
 // suffixed returns a name beside a key that shares its slot: Redisson's suffixName.
