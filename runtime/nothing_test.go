@@ -40,7 +40,8 @@ func nothings() []any {
 	for _, c := range []*lockrt.Client{none, new(lockrt.Client)} {
 		all = append(all, c.Mutex("k"), c.FairMutex("k"), c.RWMutex("k"), c.RWMutex("k").RLocker(), (*lockrt.RWMutex)(nil).RLocker(), c.Semaphore("k", 1),
 			c.PermitSemaphore("k", 1), c.CountDownLatch("k"), lockrt.NewRedLock("k", []*lockrt.Client{c, c, c}), c.Election("k"), c.Every("k", time.Second, nil), lockrt.NewMultiLock(c.Mutex("k"), c.Mutex("l")),
-			lockrt.NewMultiLock(c.Mutex("k"), c.RWMutex("l"), c.RWMutex("m").RLocker()))
+			lockrt.NewMultiLock(c.Mutex("k"), c.RWMutex("l"), c.RWMutex("m").RLocker()),
+			lockrt.NewMultiLock(c.Mutex("k"), c.Mutex("k")))
 	}
 	return all
 }
@@ -313,4 +314,18 @@ func sources(t *testing.T) map[string]*ast.File {
 		files[name] = file
 	}
 	return files
+}
+
+// TestNothing_OfTwoKinds makes a MultiLock of locks with one key and no client.
+func TestNothing_OfTwoKinds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []*lockrt.Client{nil, new(lockrt.Client)} {
+		for _, lock := range []*lockrt.MultiLock{
+			lockrt.NewMultiLock(c.Mutex("k"), c.RWMutex("k")), lockrt.NewMultiLock(c.RWMutex("k").RLocker(), c.FairMutex("k")),
+			lockrt.NewMultiLock(new(lockrt.Mutex), new(lockrt.FairMutex)),
+		} {
+			_, err := lock.Lock(t.Context())
+			require.ErrorIs(t, err, lockrt.ErrBadOption)
+		}
+	}
 }

@@ -103,7 +103,7 @@ func first(l locks.Locker) (c *locks.Client, opts []leases.Option) {
 func sites(clients []*locks.Client) []string {
 	all := make([]string, len(clients))
 	for i, c := range clients {
-		all[i] = c.Base().Site()
+		all[i] = c.Core().Site()
 	}
 	slices.Sort(all)
 	return all

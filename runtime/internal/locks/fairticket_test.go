@@ -122,6 +122,22 @@ func TestFairTicket_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	r.Leave(b.Own.Waiter)
 }
 
+// A client that shuts down has its fair locks go on: the release of the present holder names the tickets that had the grant after the first.
+func TestFair_ShutdownLeavesTheTicketsOfTheGrant(t *testing.T) {
+	t.Parallel()
+	r := testedFair(t)
+	a, b := enters(r, t), enters(r, t)
+	b.Standing = true
+	b.To(engine.TicketQueued)
+	g := have(r, a, b)
+	require.NoError(t, g.Unlock(a.Own.Waiter.For.Lease))
+	require.Same(t, g, b.Granted())
+	require.Equal(t, 1, r.Served())
+	r.EndsLinger()
+	require.Equal(t, 1, r.Served())
+	_ = g.Unlock(b.Own.Waiter.For.Lease) // Redis does not have it
+}
+
 // A grant that Redis is known to have for another owner is not passed on.
 func TestFairTicket_WhatIsLostIsNotPassedOn(t *testing.T) {
 	t.Parallel()

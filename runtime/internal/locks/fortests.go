@@ -40,7 +40,7 @@ func Longest(b core.Backoff, n int) []time.Duration {
 }
 
 // SiteOf returns where the client has its keys, by which a MultiLock tells its members apart.
-func SiteOf(c *Client) string { return c.base.Site() }
+func SiteOf(c *Client) string { return c.Core().Site() }
 
 // Hears reports whether the subscription of the client is active.
 func Hears(c *Client) bool { return c.base.Heard() }

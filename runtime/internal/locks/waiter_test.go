@@ -139,3 +139,10 @@ func TestPermit_ARenewalThatAskedForTooManyIsNoLoss(t *testing.T) {
 	require.ErrorIs(t, renew(p.core.Guard), watchdog.ErrRefused)
 	require.ErrorIs(t, p.Release(t.Context()), failure.ErrLost, "of one of both")
 }
+
+// A parked call has no lease, and gets one under the lock of its resource: what says for which lock it waits does not look at the waiter.
+func TestMutex_SubjectOfAParkedCall(t *testing.T) {
+	t.Parallel()
+	kind, key := policy.NewMutex(new(resource.Client), "k").Subject(nil)
+	require.Equal(t, []string{core.KindMutex, "k"}, []string{kind, key})
+}

@@ -60,6 +60,9 @@ func (r *Mutex) Join(w *resource.Waiter) resource.Entry {
 	return r.Line.Join(w, r)
 }
 
+// Subject does not read the lease of a waiter: a parked call has none, and gets one under the lock of r.
+func (r *Mutex) Subject(*resource.Waiter) (kind, key string) { return core.KindMutex, r.Key }
+
 // Park frees the lease of w, unless the owner of its call has to be known.
 func (r *Mutex) Park(w *resource.Waiter) {
 	r.Mu.Lock()

@@ -63,6 +63,13 @@ func (r *Mutex) Wanted(g *resource.Grant) {
 
 func (r *Mutex) Shuts() { r.Grant.EndLinger() }
 
+// EndsLinger releases a grant that lingers.
+func (r *Mutex) EndsLinger() {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Grant.EndLinger()
+}
+
 func (r *Mutex) Deleted(g *resource.Grant) {
 	_, _ = r.Withdrawer().Withdraw([]*engine.Withdrawal{{Number: g.Ticket.Number, Tokens: int(g.Ticket.InLine)}})
 }

@@ -199,19 +199,12 @@ func (r *LineCore) EachWaiting(f func(w *Waiter, kind string)) {
 // Changed does nothing: the client makes the waiter of each ticket ask.
 func (r *LineCore) Changed() {}
 
-// EndsLinger has the kind release what lingers, as when the client is closed.
-func (r *LineCore) EndsLinger() {
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	r.Kind.Shuts()
-}
+// EndsLinger does nothing: the grants of most kinds do not linger.
+func (r *LineCore) EndsLinger() {}
 
-// Subject returns the lock that w waits for.
+// Subject returns the lock that w waits for, for a kind whose waiters always have a lease.
 func (r *LineCore) Subject(w *Waiter) (kind, key string) {
-	if w.For.Lease != nil {
-		return w.For.Lease.Core().Kind(), w.For.Lease.Core().Key()
-	}
-	return core.KindMutex, r.Key // a parked call has no lease, and gets one
+	return w.For.Lease.Core().Kind(), r.Key
 }
 
 // leaseOf returns the lease for w, which it makes anew if w was parked: then its call has no owner. The caller holds r.Mu, so the
