@@ -71,7 +71,7 @@ func (r *gateResource) Read(_ *resource.Ticket, reply transport.Reply) (protocol
 	return policy.ReadNumber(reply, protocol.ReadRWRead)
 }
 func (r *gateResource) SendRelease(op *resource.ReleaseOp, _ bool) {
-	op.Run(func() (protocol.Outcome, error) {
+	op.Run(func() (protocol.Outcome, bool, error) {
 		return r.Client.Withdrawals.Release(gateRelease(r.Key, r.Owner(op.Ticket)), op.Ticket.OutcomeUnknown)
 	})
 }

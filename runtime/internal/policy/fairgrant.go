@@ -89,7 +89,7 @@ func (r *Fair) Remove(g *resource.Grant, cause error) {
 }
 
 func (r *Fair) Deleted(g *resource.Grant) { // and perhaps the queue, too
-	_, _ = r.release(g.Ticket)
+	_, _, _ = r.release(g.Ticket)
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	for _, tk := range r.Tickets {
@@ -120,10 +120,10 @@ func (r *Fair) Proceed(op *resource.ReleaseOp, _ resource.Released, _ error) {
 }
 
 func (r *Fair) SendRelease(op *resource.ReleaseOp, _ bool) {
-	op.Run(func() (protocol.Outcome, error) { return r.release(op.Ticket) })
+	op.Run(func() (protocol.Outcome, bool, error) { return r.release(op.Ticket) })
 }
 
-func (r *Fair) release(of *resource.Ticket) (protocol.Outcome, error) {
+func (r *Fair) release(of *resource.Ticket) (protocol.Outcome, bool, error) {
 	tk := FairTicketFrom(of)
 	r.Mu.Lock()
 	var after []protocol.Departure
@@ -132,7 +132,7 @@ func (r *Fair) release(of *resource.Ticket) (protocol.Outcome, error) {
 	}
 	aside := tk.Asking > 0 || tk.OutcomeUnknown
 	r.Mu.Unlock()
-	outcome, err := r.Client.Withdrawals.Release(r.Lock.Release(r.Owner(of), tk.Wait, time.Now(), after), aside)
-	r.Client.Withdrawals.PassOn(outcome, func() { _, _ = r.release(of) })
-	return outcome, err
+	outcome, again, err := r.Client.Withdrawals.Release(r.Lock.Release(r.Owner(of), tk.Wait, time.Now(), after), aside)
+	r.Client.Withdrawals.PassOn(outcome, func() { _, _, _ = r.release(of) })
+	return outcome, again, err
 }

@@ -70,7 +70,7 @@ func (r *RW) Remove(g *resource.Grant, _ error) {
 }
 
 func (r *RW) SendRelease(op *resource.ReleaseOp, _ bool) {
-	op.Run(func() (protocol.Outcome, error) {
+	op.Run(func() (protocol.Outcome, bool, error) {
 		return r.Client.Withdrawals.Release(r.Lock.Release(r.Owner(op.Ticket)), op.Ticket.OutcomeUnknown)
 	})
 }

@@ -108,10 +108,10 @@ func (op *ReleaseOp) Outcome(l *leases.Lease) (err error) {
 }
 
 // Run sends a request for the release by once, on a goroutine of its own.
-func (op *ReleaseOp) Run(once func() (protocol.Outcome, error)) {
+func (op *ReleaseOp) Run(once func() (protocol.Outcome, bool, error)) {
 	op.Ticket.Resource.Client.Spawn(func() {
-		outcome, err := once()
-		op.Answered(time.Time{}, protocol.Answer{int64(outcome)}, false, err)
+		outcome, again, err := once()
+		op.Answered(time.Time{}, protocol.Answer{int64(outcome)}, again, err)
 	})
 }
 

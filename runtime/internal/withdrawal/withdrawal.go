@@ -127,7 +127,7 @@ func (by Withdrawer) fair(list []*engine.Withdrawal) (engine.Fate, error) {
 	}
 	lock := c.Wire.Fair(by.key)
 	aside := slices.ContainsFunc(list, func(wd *engine.Withdrawal) bool { return wd.Aside })
-	outcome, err := c.Release(lock.Leave(tickets, time.Now()), aside)
+	outcome, _, err := c.Release(lock.Leave(tickets, time.Now()), aside)
 	c.PassOn(outcome, func() { _, _ = by.fair(nil) })
 	return withdrawn(err)
 }
@@ -145,7 +145,7 @@ func (c *Client) Each(list []*engine.Withdrawal, release func(owner string) prot
 		for _, owner := range names {
 			sent++
 			c.Spawn(func() {
-				_, err := c.Release(release(owner), wd.Aside)
+				_, _, err := c.Release(release(owner), wd.Aside)
 				errs <- err
 			})
 		}
@@ -161,18 +161,18 @@ func (c *Client) Each(list []*engine.Withdrawal, release func(owner string) prot
 
 // Release sends a release of one ticket, and again if the answer is late. It returns what the release did, as far as
 // the client knows.
-func (c *Client) Release(cmd protocol.Command, aside bool) (protocol.Outcome, error) {
+func (c *Client) Release(cmd protocol.Command, aside bool) (outcome protocol.Outcome, again bool, err error) {
 	run := c.Net.Run
 	if aside {
 		run = c.Net.RunAside
 	}
 	reply, again := c.Net.RunInTime(run, cmd)
 	done, err := reply.Int()
-	outcome := protocol.Outcome(done)
+	outcome = protocol.Outcome(done)
 	if outcome == protocol.NotOurs && again {
 		outcome = protocol.Freed // perhaps by the request without an answer
 	}
-	return outcome, err
+	return outcome, again, err
 }
 
 // PassOn calls pass in a moment, if a release left the lock free for a waiter that does not listen: it goes to the next one then, if
