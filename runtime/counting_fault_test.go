@@ -272,6 +272,25 @@ func TestPermit_HolderStopsBeforeItIsReleasedByIDs(t *testing.T) {
 	tidyPermits(t, l.client, l.server, l.key)
 }
 
+// A release by ids that does nothing, since one of them is gone, leaves a permit the others, which it gives back at its end.
+func TestPermit_KeepsTheIDsOfAReleaseThatFailed(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	c, other := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{})
+	key := redistest.Key(t, "k")
+	s := c.PermitSemaphore(key, 3)
+	p, err := s.AcquireN(patient(t), 3)
+	require.NoError(t, err)
+	ids := p.PermitIDs()
+	require.NoError(t, other.PermitSemaphore(key, 3).Release(patient(t), ids[0]))
+	require.ErrorIs(t, s.Release(patient(t), ids[0], ids[1]), lockrt.ErrLost)
+	require.NoError(t, p.Err())
+	_ = p.Release(patient(t))
+	free, err := s.Available(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, 3, free)
+}
+
 func TestFault_Permit_LostAcquireOfOneWhoGivesUpIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for how, mode := range modes() {

@@ -61,7 +61,7 @@ func (s *PermitSemaphore) Do(ctx context.Context, fn func(ctx context.Context, p
 }
 
 // Release releases permits by their ids, of any process: all, or none with [ErrLost] if one is gone. A [Permit] of this
-// Client keeps its other ids, and is lost without any: before the request is sent if it has all these ids, else when Redis has
+// Client keeps its other ids, and is lost without any: before the request is sent if these are all of its ids, else when Redis has
 // released them, or has not answered in time. One of another process is lost; its other ids stay until
 // they expire. The context is that of [Lease.Unlock]. Redisson's release.
 func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {

@@ -165,9 +165,9 @@ func (k *Count) giveBack(ids string) (valid int64, sent bool, err error) {
 // errDoubtful is why a permit is lost that Redis may have given back.
 var errDoubtful = fmt.Errorf("%w, or about to be: its release by id has no answer", watchdog.ErrRefused)
 
-// ReleaseAll releases permits of any process: all of them, or none if one is gone. A permit of this process that has all the ids loses them
-// before the request is sent: it has lost them, too, if one is gone. Those of several permits may stay, so these lose them when Redis
-// has released them, or may have.
+// ReleaseAll releases permits of any process: all of them, or none if one is gone. A permit of this process that has these ids and no
+// others loses them before the request is sent: it has lost them, too, if one is gone. Others lose theirs when Redis has released them,
+// or may have.
 func (k *Count) ReleaseAll(ctx context.Context, raw string) (int64, error) {
 	touched := k.holding(raw)
 	for _, p := range touched {
@@ -178,7 +178,7 @@ func (k *Count) ReleaseAll(ctx context.Context, raw string) (int64, error) {
 			p.releasing.Add(-1)
 		}
 	}()
-	if len(touched) == 1 && without(raw, touched[0].Owner()) == "" {
+	if len(touched) == 1 && without(touched[0].Owner(), raw) == "" && without(raw, touched[0].Owner()) == "" {
 		k.took(touched, raw, watchdog.ErrRefused)
 	}
 	commands := k.c.Wire.PermitSemaphore(k.Name)
