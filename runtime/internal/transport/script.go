@@ -44,9 +44,9 @@ func (l *link) runOn(ctx context.Context, rc sender, cmd protocol.Command) rueid
 }
 
 // together sends commands over a connection in one round trip, and returns their replies.
-func (l *link) together(to sender, cmds []protocol.Command) []rueidis.RedisResult {
+func (l *link) together(ctx context.Context, to sender, cmds []protocol.Command) []rueidis.RedisResult {
 	if len(cmds) == 1 {
-		return []rueidis.RedisResult{l.runOn(context.Background(), to, cmds[0])}
+		return []rueidis.RedisResult{l.runOn(ctx, to, cmds[0])}
 	}
 	if loaded := l.loads.Load(); loaded == 0 {
 		l.load(loaded)
@@ -55,10 +55,10 @@ func (l *link) together(to sender, cmds []protocol.Command) []rueidis.RedisResul
 	for i, cmd := range cmds {
 		commands[i] = l.evalsha(cmd)
 	}
-	replies := to.DoMulti(context.Background(), commands...)
+	replies := to.DoMulti(ctx, commands...)
 	for i, cmd := range cmds {
 		if missing(replies[i]) {
-			replies[i] = l.runOn(context.Background(), to, cmd)
+			replies[i] = l.runOn(ctx, to, cmd)
 		} else {
 			replies[i] = l.translate(replies[i])
 		}

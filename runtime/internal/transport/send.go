@@ -55,7 +55,7 @@ func (t *Transport) runShared(ctx context.Context, cmd protocol.Command) rueidis
 func (t *Transport) runRouted(cmds []protocol.Command) []rueidis.RedisResult {
 	key := cmds[0].Keys[0]
 	to := t.cluster.route(key)
-	replies := t.together(to, cmds)
+	replies := t.together(context.Background(), to, cmds)
 	var broke []int
 	var rest []protocol.Command
 	for i, reply := range replies {
@@ -69,7 +69,7 @@ func (t *Transport) runRouted(cmds []protocol.Command) []rueidis.RedisResult {
 	t.cluster.ask()
 	if now, moved := t.cluster.route(key).(redirect); moved && to == sender(t.rc) {
 		t.cluster.resends.Add(1)
-		for i, reply := range t.together(now, rest) {
+		for i, reply := range t.together(context.Background(), now, rest) {
 			replies[broke[i]] = reply
 		}
 	}

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -19,12 +20,12 @@ type spares struct {
 	rest    time.Duration // a connection is closed that no request has needed for this long
 
 	mu sync.Mutex
-	to map[rueidis.Client]*spare // those that a request may take; nil when the client is closed
+	to map[string]*spare // those that a request may take, by the addresses of their servers; nil when the client is closed
 }
 
 // A spare is a connection to a server. It is closed when no request may take it any more and its last request is over.
 type spare struct {
-	server  rueidis.Client
+	addr    string                  // of its server in a cluster, else empty
 	servers string                  // that the client had before it was made
 	made    chan struct{}           // closed when conn is set
 	conn    rueidis.DedicatedClient // nil if it could not be made
@@ -49,14 +50,15 @@ func (s *spares) run(cmd protocol.Command) (reply rueidis.RedisResult, ok bool) 
 
 // runAll sends commands whose keys one server has over the spare connection to it, in one round trip. It reports whether there is one.
 func (s *spares) runAll(cmds []protocol.Command) (replies []rueidis.RedisResult, ok bool) {
-	server := s.link.rc
+	server, addr := s.link.rc, ""
 	if s.cluster != nil {
-		server = server.Nodes()[s.cluster.nodeOf(cmds[0].Keys[0])]
+		addr = s.cluster.nodeOf(cmds[0].Keys[0])
+		server = server.Nodes()[addr] // another object each time
 	}
 	if server == nil {
 		return nil, false
 	}
-	x, answered := s.take(server)
+	x, answered := s.take(server, addr)
 	broken := true
 	defer func() {
 		answered()
@@ -69,7 +71,10 @@ func (s *spares) runAll(cmds []protocol.Command) (replies []rueidis.RedisResult,
 	if s.cluster != nil {
 		over = redirect{x.conn, s.link.rc}
 	}
-	replies, broken = s.link.together(over, cmds), false
+	// Under a context that can end, rueidis sends a command at once. Else a command waits until the one before it is answered.
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	replies, broken = s.link.together(ctx, over, cmds), false
 	for i, reply := range replies {
 		replies[i] = s.link.broken(reply)
 		broken = broken || reply.NonRedisError() != nil
@@ -77,12 +82,13 @@ func (s *spares) runAll(cmds []protocol.Command) (replies []rueidis.RedisResult,
 	return replies, true
 }
 
-// take returns a connection that answers, or is being made, until leave, and notes a request over it.
-func (s *spares) take(server rueidis.Client) (x *spare, answered func()) {
+// take returns a connection to server, whose address is addr in a cluster, that answers, or is being made, until leave. It notes a request
+// over it.
+func (s *spares) take(server rueidis.Client, addr string) (x *spare, answered func()) {
 	servers := s.link.servers()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x = s.to[server]; x != nil && x.servers == servers {
+	if x = s.to[addr]; x != nil && x.servers == servers {
 		if answered, ok := x.pending.begin(s.link.Patience()); ok {
 			x.users++
 			return x, answered
@@ -91,16 +97,13 @@ func (s *spares) take(server rueidis.Client) (x *spare, answered func()) {
 	if x != nil {
 		s.retire(x)
 	}
-	x = &spare{server: server, servers: servers, made: make(chan struct{}), users: 1}
+	x = &spare{addr: addr, servers: servers, made: make(chan struct{}), users: 1}
 	if s.to != nil {
-		s.to[server] = x
+		s.to[addr] = x
 	}
 	go func() {
 		defer close(x.made)
-		if x.conn = s.link.dedicate(nil, server); x.conn != nil { // also while the client is closed
-			// With any hook, rueidis sends a command at once. Without one, a command waits until the one before it is answered.
-			x.conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
-		}
+		x.conn = s.link.dedicate(nil, server) // also while the client is closed
 	}()
 	return x, x.pending.note()
 }
@@ -114,13 +117,13 @@ func (s *spares) leave(x *spare, broken bool) {
 	case broken:
 		s.retire(x)
 	case x.users > 0:
-	case s.to[x.server] != x: // it is retired
+	case s.to[x.addr] != x: // it is retired
 		s.drop(x)
 	case x.idle == nil:
 		x.idle = time.AfterFunc(s.rest, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if x.users == 0 && s.to[x.server] == x { // no request has taken it meanwhile
+			if x.users == 0 && s.to[x.addr] == x { // no request has taken it meanwhile
 				s.retire(x)
 			}
 		})
@@ -131,8 +134,8 @@ func (s *spares) leave(x *spare, broken bool) {
 
 // retire makes no request take x any more. The caller holds s.mu.
 func (s *spares) retire(x *spare) {
-	if s.to[x.server] == x {
-		delete(s.to, x.server)
+	if s.to[x.addr] == x {
+		delete(s.to, x.addr)
 	}
 	if x.users == 0 {
 		s.drop(x)

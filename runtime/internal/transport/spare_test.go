@@ -48,11 +48,11 @@ func TestSpares(t *testing.T) {
 	go func() { unanswered <- net.RunBeside(inspect(0)).Err() }()
 	<-lost.Done()
 	require.Eventually(t, func() bool { // the request is late
-		return time.Since(net.spares.to[rc].pending.oldest()) > net.Patience()
+		return time.Since(net.spares.to[""].pending.oldest()) > net.Patience()
 	}, time.Minute, time.Millisecond)
-	mute := net.spares.to[rc]
+	mute := net.spares.to[""]
 	together()
-	require.NotSame(t, mute, net.spares.to[rc])
+	require.NotSame(t, mute, net.spares.to[""])
 	require.Less(t, proxy.Conns(), before+crowd/5)
 	proxy.Cut()
 	require.Error(t, <-unanswered)
@@ -71,14 +71,28 @@ func TestSpares(t *testing.T) {
 // A request that goes round a mute connection is sent at once, also over a connection that has become mute, too, a moment before.
 func TestSpares_SendBehindARequestWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
+	for name, two := range map[string]bool{"RESP3": false, "RESP2": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sendsBehind(t, func(o *rueidis.ClientOption) { o.ConnWriteTimeout, o.DisableCache, o.AlwaysRESP2 = time.Hour, two, two })
+		})
+	}
+}
+
+// sendsBehind shows that a request is sent behind one without an answer, over one spare connection.
+func sendsBehind(t *testing.T, adjust func(o *rueidis.ClientOption)) {
+	t.Helper()
 	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
-	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Hour })
+	rc := redistest.NewClient(t, proxy.Addr(), adjust)
 	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
 	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
 	stopped := make(chan struct{})
 	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: 10 * time.Second})
 	inspect := func(key string) protocol.Command { return process.Leader(key) }
+	require.NoError(t, net.Run(inspect("zero")).Err())
+	before := proxy.Conns()
 	require.NoError(t, net.RunBeside(inspect("first")).Err())
+	require.Equal(t, before+1, proxy.Conns())
 	sent := make(chan string, 10)
 	proxy.OnRequest(func(cmd []string) {
 		if redistest.Command("EVALSHA")(cmd) {
@@ -99,6 +113,32 @@ func TestSpares_SendBehindARequestWithoutAnAnswer(t *testing.T) {
 	}
 	proxy.Cut()
 	requests.Wait()
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
+}
+
+// In a cluster, requests beside to one server share a connection, too.
+func TestSpares_OfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	net := New(Config{Client: cluster.NewClient(), UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: 10 * time.Second})
+	require.NoError(t, net.Run(process.Leader("k")).Err())
+	net.cluster.ask()
+	var spare *spare
+	for range 3 {
+		require.NoError(t, net.RunBeside(process.Leader("k")).Err())
+		x := net.spares.to[net.cluster.nodeOf("k")]
+		require.NotNil(t, x)
+		if spare == nil {
+			spare = x
+		}
+		require.Same(t, spare, x)
+	}
 	close(stopped)
 	net.Quit()
 	net.Unlisten()

@@ -74,7 +74,7 @@ func New(cfg Config) *Transport {
 	l := &t.link
 	t.confirming = make(chan struct{}, mostConfirming)
 	t.tracker.link, t.direct.link, t.spares.link, t.watcher.link = l, l, l, l
-	t.spares.to = map[rueidis.Client]*spare{}
+	t.spares.to = map[string]*spare{}
 	t.Rest(directRest, spareRest)
 	switch l.rc.Mode() {
 	case rueidis.ClientModeSentinel:
