@@ -498,34 +498,39 @@ func TestRWFault_LeasesThatEndByThemselves(t *testing.T) {
 // long.
 func TestRWFault_ALateRequestLeavesTheLine(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{Retry: lockrt.ConstantBackoff(time.Minute)})
-	other := newClient(t, lockrt.Options{}).RWMutex(l.key)
-	held := ok(t)(other.RLock(patient(t)))
-	late := make(chan []string, 1)
-	l.proxy.OnRequest(func(cmd []string) {
-		if redistest.EvalSHA(scripts.RWWrite.SHA1())(cmd) {
-			late <- slices.Clone(cmd)
-		}
-	})
-	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.RWWrite.SHA1()), 1, redistest.Close)
-	ctx, cancel := context.WithCancel(patient(t))
-	got := lockLater(ctx, l.client.RWMutex(l.key))
-	receive(t, lost.Done(), "its reply to be lost")
-	cancel()
-	require.ErrorIs(t, receive(t, got, "its error").err, context.Canceled)
-	mark := "lockgen_writer:{" + l.key + "}"
-	gone(t, l.server, mark)
-	rc := l.server.Client()
-	replies := rc.DoMulti(t.Context(), // in one step, for it may be taken back at any moment
-		rc.B().Multi().Build(),
-		rc.B().Arbitrary(receive(t, late, "its request")...).Build(),
-		rc.B().Pexpire().Key(mark).Milliseconds(600_000).Build(), // it does not go by itself soon
-		rc.B().Exec().Build())
-	done, err := replies[3].ToArray()
-	require.NoError(t, err)
-	require.NoError(t, done[0].Error(), "its request")
-	require.EqualValues(t, 1, must(done[1].AsInt64()), "it stands in line")
-	gone(t, l.server, mark)
-	free(t, ok(t)(newClient(t, lockrt.Options{}).RWMutex(l.key).RLock(patient(t))), held)
-	nothingLeft(t, l.server, l.key)
+	for name, losses := range map[string]int{"all its replies are lost": 3, "one reply is lost": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, lockrt.Options{Retry: lockrt.ConstantBackoff(time.Minute)})
+			other := newClient(t, lockrt.Options{}).RWMutex(l.key)
+			held := ok(t)(other.RLock(patient(t)))
+			late := make(chan []string, 10)
+			l.proxy.OnRequest(func(cmd []string) {
+				if redistest.EvalSHA(scripts.RWWrite.SHA1())(cmd) {
+					late <- slices.Clone(cmd)
+				}
+			})
+			lost := l.proxy.DropReply(redistest.EvalSHA(scripts.RWWrite.SHA1()), losses, redistest.Close)
+			ctx, cancel := context.WithCancel(patient(t))
+			got := lockLater(ctx, l.client.RWMutex(l.key))
+			receive(t, lost.Done(), "its replies to be lost")
+			cancel()
+			require.ErrorIs(t, receive(t, got, "its error").err, context.Canceled)
+			mark := "lockgen_writer:{" + l.key + "}"
+			gone(t, l.server, mark)
+			rc := l.server.Client()
+			replies := rc.DoMulti(t.Context(), // in one step, for it may be taken back at any moment
+				rc.B().Multi().Build(),
+				rc.B().Arbitrary(receive(t, late, "its request")...).Build(),
+				rc.B().Pexpire().Key(mark).Milliseconds(600_000).Build(), // it does not go by itself soon
+				rc.B().Exec().Build())
+			done, err := replies[3].ToArray()
+			require.NoError(t, err)
+			require.NoError(t, done[0].Error(), "its request")
+			require.EqualValues(t, 1, must(done[1].AsInt64()), "it stands in line")
+			gone(t, l.server, mark)
+			free(t, ok(t)(newClient(t, lockrt.Options{}).RWMutex(l.key).RLock(patient(t))), held)
+			nothingLeft(t, l.server, l.key)
+		})
+	}
 }

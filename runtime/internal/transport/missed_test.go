@@ -1,13 +1,18 @@
 package transport
 
 import (
+	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // A key that is renewed over another connection, since the tracked one is late with an answer, is read over the tracked one as soon as
@@ -69,4 +74,41 @@ func TestRunBeside_ReplacesASubscriberThatIsMute(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("it is not replaced")
 	}
+}
+
+// The same, if no other request goes over the subscribed connection, or past it.
+func TestRenew_ReplacesASubscriberThatIsMute(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Hour })
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: 10 * time.Second, Tracking: true, Logger: slog.New(slog.DiscardHandler)})
+	heard := make(chan hub.Event, 100)
+	net.Listen(t.Name(), func(e hub.Event) { heard <- e })
+	require.Equal(t, hub.Event{Subscribed: true}, <-heard)
+	require.False(t, net.TracksChanges())
+	require.Nil(t, <-u.rechecks, "the server reports changes from now on")
+	require.NoError(t, net.Run(process.Leader("k")).Err()) // loads the scripts
+
+	lost := proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
+	net.spoke.Store(int64(monotonic.Now().Add(time.Hour))) // to others, all the time
+	var renewal sync.WaitGroup
+	renewal.Go(func() {
+		net.Renew(protocol.RenewLock, process.Renewals(protocol.RenewLock), []Renewal{{"k", process.Owner(1), time.Minute}}, time.Minute)
+	})
+	<-lost.Done()
+	select {
+	case e := <-heard:
+		require.Equal(t, hub.Event{Subscribed: true, Again: true}, e)
+	case <-time.After(time.Minute):
+		t.Error("it is not replaced")
+	}
+	proxy.Cut()
+	renewal.Wait()
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
 }

@@ -158,7 +158,9 @@ func (t *Transport) runTracked(cmd protocol.Command, patience time.Duration) rue
 	}
 	var failure error
 	if answered, ok := w.pending.begin(patience); ok {
+		stop := w.awaits()
 		reply := t.tracker.renew(w.conn, cmd)
+		stop()
 		answered()
 		failure = reply.Error()
 		if w.settle(failure); failure == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -365,10 +366,22 @@ func (t *tracker) beside(cmd protocol.Command) (reply rueidis.RedisResult, ok bo
 	if !ok {
 		return reply, false
 	}
+	defer w.awaits()()
 	reply = t.link.broken(t.link.runOn(context.Background(), w.conn, cmd))
 	answered()
 	w.settle(reply.Error())
 	return reply, true
+}
+
+// awaits has answersElsewhere called when a request over the connection that is sent now is late, and the server has answered another one
+// since, until stop is called: there may be no further request that would find it out.
+func (w *tracked) awaits() (stop func() bool) {
+	l, sent := w.tracker.link, monotonic.Now()
+	return time.AfterFunc(l.Patience()+time.Millisecond, func() {
+		if monotonic.Time(l.spoke.Load()).After(sent) {
+			w.tracker.answersElsewhere()
+		}
+	}).Stop
 }
 
 // answersElsewhere notes that the server has answered over another connection than the tracked one. If that is late with an answer, it is
