@@ -45,10 +45,11 @@ type Client struct {
 	Closing      chan struct{} // closed by Close and Shutdown: the client grants nothing any more
 	Stopped      chan struct{} // closed by Close: background work gives up
 
+	holds   atomic.Int64 // keys that this process holds in Redis
+	running atomic.Int64 // started goroutines, and calls that acquire
+
 	Mu      sync.Mutex // guards the rest
 	state   clientState
-	holds   int    // keys that this process holds in Redis
-	Running int    // started goroutines, and calls that acquire
 	drained signal // after Shutdown: the process holds nothing
 	idle    signal // after Close: nothing runs any more
 }

@@ -64,17 +64,17 @@ func (c *Client) work(f func()) {
 
 // Started counts a goroutine, or a call that acquires: Close waits until it is Finished.
 func (c *Client) Started() {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	c.Running++
+	c.running.Add(1)
 }
 
 // Finished undoes Started.
 func (c *Client) Finished() {
+	if c.running.Add(-1) > 0 {
+		return
+	}
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
-	c.Running--
-	if c.Running == 0 {
+	if c.running.Load() == 0 { // no call has begun meanwhile, nor Close, which counts itself
 		c.idle.set()
 	}
 }

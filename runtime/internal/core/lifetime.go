@@ -34,7 +34,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 	if c.drained == nil {
 		c.drained = make(signal)
-		if c.holds == 0 || c.state == closed {
+		if c.holds.Load() == 0 || c.state == closed {
 			c.drained.set()
 		}
 	}
@@ -72,7 +72,7 @@ func (c *Client) Close() error {
 	close(c.Stopped)
 	c.drained.set()
 	c.idle = make(signal)
-	c.Running++ // for Close itself
+	c.running.Add(1) // for Close itself
 	c.Mu.Unlock()
 
 	c.Fleet.Leave()
@@ -134,20 +134,19 @@ func (c *Client) Refusal() error {
 
 // Held changes the number of keys that this process holds in Redis.
 func (c *Client) Held(change int) {
-	defer c.Net.Watch()
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	c.holds += change
-	if c.holds == 0 {
-		c.drained.set()
+	if c.holds.Add(int64(change)) == 0 {
+		c.Mu.Lock()
+		if c.holds.Load() == 0 { // still
+			c.drained.set()
+		}
+		c.Mu.Unlock()
 	}
+	c.Net.Watch()
 }
 
 // Holding reports whether this process holds anything in Redis.
 func (c *Client) Holding() bool {
-	c.Mu.Lock()
-	defer c.Mu.Unlock()
-	return c.holds > 0
+	return c.holds.Load() > 0
 }
 
 // Begins counts a call that acquires, until it is Finished. A call that releases (closing) can begin when the client is closed, too. The
@@ -156,6 +155,6 @@ func (c *Client) Begins(closing bool) error {
 	if c.state != stateOpen && !closing {
 		return failure.ErrClosed
 	}
-	c.Running++
+	c.running.Add(1)
 	return nil
 }

@@ -18,9 +18,7 @@ func (c *Client) Stats() observe.Stats {
 	if c.Made() == nil {
 		return observe.Stats{}
 	}
-	c.Mu.Lock()
-	held := c.holds
-	c.Mu.Unlock()
+	held := int(c.holds.Load())
 	n := &c.Counts
 	s := observe.Stats{
 		Held:            held,

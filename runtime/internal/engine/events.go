@@ -72,6 +72,27 @@ func (b *EventQueue) Take() (ev Event, ok bool) {
 	return ev, true
 }
 
+// TakeIf takes the oldest event if it is of a kind that has no content, and reports whether it did. Another event stays, and the bell is
+// rung for it.
+func (b *EventQueue) TakeIf(kind EventKind) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.empty() {
+		return false
+	}
+	events := *b.events
+	if events[0].Kind != kind {
+		b.ring()
+		return false
+	}
+	last := copy(events, events[1:])
+	events[last] = Event{}
+	if *b.events = events[:last]; last > 0 {
+		b.ring()
+	}
+	return true
+}
+
 // Empty reports whether there are no events.
 func (b *EventQueue) Empty() bool {
 	b.mu.Lock()

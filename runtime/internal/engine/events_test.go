@@ -60,3 +60,21 @@ func TestWaiter_PokeIsNoRecheck(t *testing.T) {
 		require.False(t, ok, name)
 	}
 }
+
+// TestEventQueue_TakeIf: the oldest event is taken if it is of the kind; another one stays and rings.
+func TestEventQueue_TakeIf(t *testing.T) {
+	t.Parallel()
+	b := NewEventQueue()
+	require.False(t, b.TakeIf(Given))
+	b.Put(Event{Kind: Given})
+	b.Put(Event{Kind: Turn})
+	<-b.Bell
+	require.True(t, b.TakeIf(Given))
+	<-b.Bell
+	require.False(t, b.TakeIf(Given))
+	<-b.Bell
+	ev, ok := b.Take()
+	require.True(t, ok)
+	require.Equal(t, Turn, ev.Kind)
+	require.True(t, b.Empty())
+}

@@ -73,7 +73,7 @@ func (f *flaky) add(n int) {
 func countsOf(t *testing.T, c *Client, of engine.Counting[resource.Wish]) *counter {
 	t.Helper()
 	ct := newCounter(c, core.KindSemaphore, redistest.Key(t, "k"))
-	ct.Users = 1
+	ct.Users.Store(1)
 	ct.Counter.Counter.Init(of, &ct.Count, &ct.Mu)
 	return ct
 }

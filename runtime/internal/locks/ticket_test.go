@@ -29,9 +29,9 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			t.Parallel()
 			c := new(resource.Client)
 			c.MakeChannels()
-			c.Running = 1
+			c.Started()
 			r := policy.NewMutex(c, "k")
-			r.Users = 10
+			r.Users.Store(10)
 			w := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, "k", context.Background()), leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
 			r.Queue.Push(w)
 			w.Place = engine.PlaceLeading

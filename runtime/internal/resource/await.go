@@ -23,7 +23,10 @@ const patience = 30 * time.Second
 func (c *Client) Contend(ctx context.Context, q Contest, w *Waiter, cfg leases.Config, waiting func()) (*leases.Lease, error) {
 	defer Recycle(w)
 	start := w.Call.Since
-	err := c.Await(ctx, q, w, cfg, waiting)
+	var err error
+	if entry, asked := c.begin(ctx, q, w, &cfg); entry != Entered {
+		err = c.awaitFrom(ctx, q, w, cfg, waiting, entry, asked)
+	}
 	if err == nil && ctx.Err() != nil {
 		err = core.Ended(ctx) // granted, but the caller does not want it any more
 	}
@@ -36,7 +39,37 @@ func (c *Client) Contend(ctx context.Context, q Contest, w *Waiter, cfg leases.C
 	return l.Joined(ctx, cfg) // perhaps with others of its owner
 }
 
-// Await is the one wait loop. It returns nil once w has what it wants. After an error the caller leaves the contest.
+// begin joins the contest, and returns the result. If w is to ask for a mutex, begin asks and waits for the first event, and returns
+// [Entered] if w has what it wants then. Nearly every call for a free lock ends here. It has a smaller frame on the stack than the loop that
+// waits for everything, and less to set up.
+func (c *Client) begin(ctx context.Context, q Contest, w *Waiter, cfg *leases.Config) (entry Entry, asked bool) {
+	entry = q.Join(w)
+	yields, ok := q.(yielding)
+	if entry != ToAsk || !ok || cfg.Wait > 0 || cfg.Yields != nil {
+		return entry, false
+	}
+	if start, _ := yields.StartFor(w); start > 0 {
+		return entry, false
+	}
+	q.Ask(w)
+	select {
+	case <-w.Events.Bell:
+		if w.Events.TakeIf(engine.Given) {
+			return Entered, true
+		}
+	case <-ctx.Done():
+	case <-c.Closing:
+	}
+	return entry, true // awaitFrom finds the event, or what ends the wait
+}
+
+// Await joins the contest and waits in it, like awaitFrom.
+func (c *Client) Await(ctx context.Context, q Contest, w *Waiter, cfg leases.Config, waiting func()) error {
+	return c.awaitFrom(ctx, q, w, cfg, waiting, q.Join(w), false)
+}
+
+// awaitFrom is the one wait loop, of a waiter that has joined the contest with the result entry, and has asked if asked is set. It returns
+// nil once w has what it wants. After an error the caller leaves the contest.
 //
 // One waiter of a contest asks Redis, the others wait for its events. When Redis refuses, the waiter joins the wait
 // queue, where a releasing process of this library finds it and hands the lock over. A holder of another kind only
@@ -46,7 +79,7 @@ func (c *Client) Contend(ctx context.Context, q Contest, w *Waiter, cfg leases.C
 //
 // When the wait is over, the waiter asks Redis a last time, unless Redis has just refused: an old answer does not tell
 // whether another owner has the lock, or Redis is away.
-func (c *Client) Await(ctx context.Context, q Contest, w *Waiter, cfg leases.Config, waiting func()) error {
+func (c *Client) awaitFrom(ctx context.Context, q Contest, w *Waiter, cfg leases.Config, waiting func(), entry Entry, asked bool) error {
 	start := core.Now()
 	var (
 		asking   bool // the answer to ask is on its way
@@ -133,10 +166,10 @@ func (c *Client) Await(ctx context.Context, q Contest, w *Waiter, cfg leases.Con
 		return heard
 	}
 
-	// enter joins the contest, and reports whether w has what it wants.
-	enter := func() bool {
+	// joined goes on after w has joined the contest, and reports whether w has what it wants.
+	joined := func(entry Entry) bool {
 		over = false
-		switch q.Join(w) {
+		switch entry {
 		case Entered:
 			return true
 		case ToAsk:
@@ -152,6 +185,8 @@ func (c *Client) Await(ctx context.Context, q Contest, w *Waiter, cfg leases.Con
 		}
 		return false
 	}
+
+	enter := func() bool { return joined(q.Join(w)) }
 
 	// conclude returns the result of a wait that is over, or nil as long as it is unknown.
 	conclude := func() error {
@@ -197,7 +232,9 @@ func (c *Client) Await(ctx context.Context, q Contest, w *Waiter, cfg leases.Con
 		return nil
 	}
 
-	if enter() {
+	if asked {
+		leading, asking = true, true
+	} else if joined(entry) {
 		return nil
 	}
 	for {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -43,7 +44,7 @@ func (g *Registry[T]) Enter(key string, closing bool) (T, error) {
 		g.all[key] = one
 		one.references().registry = g.number
 	}
-	one.references().Users++
+	one.references().Users.Add(1)
 	return one, nil
 }
 
@@ -128,27 +129,29 @@ type anyRegistry interface {
 type Referenced struct {
 	Client   *Client
 	Key      string
-	Users    int32      // calls, grants and requests that refer to it; guarded by Mu of the client
-	registry uint8      // the number of its registry
-	Shut     bool       // the client is closed: no call enters a lock any more; guarded by Mu
-	Mu       sync.Mutex // guards what the entry has for its key; never held while waiting for anything
+	Users    atomic.Int32 // calls, grants and requests that refer to it; it becomes 0, or 1 from 0, under Mu of the client
+	registry uint8        // the number of its registry
+	Shut     bool         // the client is closed: no call enters a lock any more; guarded by Mu
+	Mu       sync.Mutex   // guards what the entry has for its key; never held while waiting for anything
 }
 
 func (e *Referenced) references() *Referenced { return e }
 
 // Stay counts one more reference to an entry that has one.
 func (e *Referenced) Stay() {
-	e.Client.Mu.Lock()
-	defer e.Client.Mu.Unlock()
-	e.Users++
+	e.Users.Add(1)
 }
 
 // Quit undoes Stay.
 func (e *Referenced) Quit() {
+	for n := e.Users.Load(); n > 1; n = e.Users.Load() {
+		if e.Users.CompareAndSwap(n, n-1) {
+			return
+		}
+	}
 	e.Client.Mu.Lock()
 	defer e.Client.Mu.Unlock()
-	e.Users--
-	if e.Users == 0 {
+	if e.Users.Add(-1) == 0 {
 		e.Client.registries[e.registry].forget(e.Key)
 	}
 }

@@ -42,15 +42,19 @@ type ReleaseOp struct {
 	Again   *Ticket       // the ticket by which this process wants the key once more, with terms
 	Terms   engine.Terms
 
-	done  chan error // the outcome, if the ticket was granted
-	timer *time.Timer
+	done  chan error  // the outcome, if the ticket was granted, or errLate, or both
+	timer *time.Timer // sends errLate
 }
 
 var releaseOps = sync.Pool{New: func() any {
-	timer := time.NewTimer(time.Hour)
+	done := make(chan error, 2)
+	timer := time.AfterFunc(time.Hour, func() { done <- errLate })
 	timer.Stop()
-	return &ReleaseOp{done: make(chan error, 1), timer: timer}
+	return &ReleaseOp{done: done, timer: timer}
 }}
+
+// errLate says that a release has no outcome in time.
+var errLate = errors.New("late")
 
 // ReleaseOf returns the release of a ticket, and of its grant unless that is nil.
 func (r *LineCore) ReleaseOf(tk *Ticket, of *Grant) *ReleaseOp {
@@ -85,19 +89,20 @@ func (op *ReleaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []str
 // Outcome returns the outcome for the grant of l, or of no lease if l is nil, at most Options.OpTimeout after its release
 // began. After that the release goes on without the caller.
 func (op *ReleaseOp) Outcome(l *leases.Lease) (err error) {
-	limit := op.Ticket.Resource.Client.Settings.OpTimeout
+	limit, inTime := op.Ticket.Resource.Client.Settings.OpTimeout, true
 	select {
 	case err = <-op.done:
 	default:
-		op.timer.Reset(time.Until(op.limit))
-		select {
-		case err = <-op.done:
-			op.timer.Stop()
-		case <-op.timer.C:
-			return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", limit)
-		}
+		op.timer.Reset(time.Until(op.limit)) // to wait for one channel costs half of waiting for two
+		err = <-op.done
+		inTime = op.timer.Stop() // else errLate may still come
 	}
-	op.recycle()
+	switch {
+	case err == errLate: //nolint:errorlint // this very one
+		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", limit)
+	case inTime:
+		op.recycle()
+	}
 	if l == nil || err != nil {
 		return err
 	}
