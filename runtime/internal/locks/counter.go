@@ -21,9 +21,6 @@ type counter struct {
 	counting.Counter[resource.Wish]
 }
 
-// counted are the kinds that count.
-var counted = []string{core.KindSemaphore, core.KindPermit, core.KindLatch}
-
 // countersOf returns the counters of a kind.
 func (c *Client) countersOf(kind string) *resource.Registry[*counter] {
 	switch kind {
