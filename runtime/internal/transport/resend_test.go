@@ -1,12 +1,9 @@
 package transport
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	stdnet "net"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +12,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport/transporttest"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -191,43 +189,6 @@ func TestRunInTime_MuteConnections(t *testing.T) {
 	u.wg.Wait()
 }
 
-// A failing is a client of one server that looks like one of a cluster with two masters, of which the first has all slots. When that
-// gets a script and breaks is set, its connection breaks, and the second one has all slots from then on.
-type failing struct {
-	rueidis.Client
-
-	breaks bool
-	master int
-}
-
-func (*failing) Mode() rueidis.ClientMode { return rueidis.ClientModeCluster }
-
-func (c *failing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	if c.breaks && redistest.Command("EVALSHA")(cmd.Commands()) {
-		c.breaks, c.master = false, 3-c.master
-		return rueidis.NewErrorResult(io.EOF)
-	}
-	return c.Client.Do(ctx, cmd)
-}
-
-func (c *failing) Nodes() map[string]rueidis.Client {
-	return map[string]rueidis.Client{"10.0.0.1:1": master{c.Client, c}, "10.0.0.2:1": master{c.Client, c}}
-}
-
-// A master is a client of one master of a failing.
-type master struct {
-	rueidis.Client
-
-	of *failing
-}
-
-func (m master) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
-	if slices.Equal(cmd.Commands(), []string{"CLUSTER", "SLOTS"}) {
-		cmd = m.B().Eval().Script(fmt.Sprintf("return {{0, 16383, {'10.0.0.%d', 1, 'id'}}}", m.of.master)).Numkeys(0).Build()
-	}
-	return m.Client.Do(ctx, cmd)
-}
-
 // An alone is a fake that does all at once.
 type alone struct{ *fake }
 
@@ -253,7 +214,7 @@ func TestRunRoundInTime_Replicas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, key := redistest.Shared(t), redistest.Key(t, "s")
-			rc := &failing{Client: redistest.NewClient(t, server.Addr()), master: 1}
+			rc := &transporttest.Moving{Client: redistest.NewClient(t, server.Addr())}
 			u := alone{&fake{rechecks: make(chan func(string) bool, 100)}}
 			process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
 			net := New(Config{Client: rc, UUID: process.UUID, User: u, Replicas: 1, OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
@@ -265,7 +226,9 @@ func TestRunRoundInTime_Replicas(t *testing.T) {
 			require.NoError(t, net.RunRoundInTime(round(1), nil).Err()) // loads the scripts, and learns who has the slots
 
 			server.Do("SET", key, test.value)
-			rc.breaks = test.breaks
+			if test.breaks {
+				rc.Breaks = redistest.Command("EVALSHA")
+			}
 			n, err := net.RunRoundInTime(round(2), nil).Int()
 			require.Equal(t, test.breaks, net.Resent() == 1)
 			if test.fails == "" {
