@@ -25,6 +25,8 @@ func (c *crowd) Holders(of []*Wait) [][]Holder {
 	return all
 }
 
+func (c *crowd) Keep(uint64) {}
+
 func (c *crowd) Found(uint64, Circle) { c.found++ }
 
 // TestCost has 10,000 calls of 100 processes wait, each under a lease of its own, for locks that others of them have, at the ends of which two

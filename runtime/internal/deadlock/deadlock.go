@@ -19,7 +19,8 @@
 //     so all edges were there at once, when the last one was found. Otherwise nothing is reported.
 //
 // The next round makes up for a lost message. A circle is known to all its calls two intervals after the last of them began to
-// wait, if the messages of one of the two rounds arrive.
+// wait, if the messages of one of the two rounds arrive. A circle that is broken is not found by the next round, so its processes
+// hear of it once more after that. Such a message only informs calls that wait no more: it ends none.
 package deadlock
 
 import (
@@ -85,7 +86,10 @@ type World interface {
 	// Holders returns, for each of the calls, the holders of the lock that it waits for. None means that no holder is known; of a
 	// call with Any it means that not all of them are known.
 	Holders(of []*Wait) [][]Holder
-	// Found reports, for a call of this process, a circle in which it is, or was a moment ago. It may be reported again.
+	// Keep says that Found may name a call of this process for the duration [Memory], whether it still waits or not.
+	Keep(number uint64)
+	// Found reports, for a call of this process, a circle in which it is, or was before another of its calls was ended. It may be
+	// reported again. A call that still waits was in the circle less than an interval ago.
 	Found(number uint64, c Circle)
 }
 
@@ -206,6 +210,7 @@ type Detector struct {
 	asked     map[uint64]*question      // by the numbers of checks
 	announced map[uint64]map[string]int // by the numbers of calls: how often this process announced circles
 	sure      map[uint64]time.Duration  // by the numbers of calls: when it was said to others that they still wait
+	repeats   []repeat                  // circles to announce again, the next one first
 	seen      [2]map[visit]struct{}     // the probes that were passed on: recently, and before
 	turned    time.Duration             // when that became before
 }
@@ -233,6 +238,20 @@ type question struct {
 	began  time.Duration
 	open   map[string]bool // processes that have not answered
 }
+
+// A repeat is a circle that is announced to the other processes once more, unless a round finds it again before.
+type repeat struct {
+	at     time.Duration
+	key    string
+	circle Circle
+}
+
+// Memory returns for how long a message about a circle can come after a process has confirmed that a call of it is in the circle. The
+// second message is sent up to three intervals later, and each may be late by lateness.
+func Memory(interval time.Duration) time.Duration { return 3*interval + lateness }
+
+// lateness is how long a message is under way at most between two processes of busy machines.
+const lateness = 10 * time.Second
 
 // New returns the Detector of the process self.
 func New(self string, interval time.Duration, world World) *Detector {
@@ -263,7 +282,8 @@ func (d *Detector) look() *index {
 	return x
 }
 
-// Tick begins the rounds that are due at a time, and returns in how long the next one is, and whether there is one.
+// Tick begins the rounds that are due at a time, and repeats what is to be told again. It returns in how long there is more to do, and
+// whether there is.
 func (d *Detector) Tick(now time.Duration) (next time.Duration, more bool) {
 	x := d.look()
 	d.forget(now, x)
@@ -285,6 +305,12 @@ func (d *Detector) Tick(now time.Duration) (next time.Duration, more bool) {
 		starts = append(starts, arrival{&probe{Round: d.rounds}, w})
 	}
 	d.explore(now, x, starts)
+	for ; len(d.repeats) > 0 && d.repeats[0].at <= now; d.repeats = d.repeats[1:] {
+		d.tell(d.repeats[0].circle, func(process string, it item) { d.out.repeat(now, process, it) })
+	}
+	if !more && len(d.repeats) > 0 {
+		return d.repeats[0].at - now, true
+	}
 	return next, more
 }
 
@@ -303,7 +329,7 @@ func (d *Detector) forget(now time.Duration, x *index) {
 	d.turn(now)
 }
 
-// turn forgets what was passed on, asked or said more than an interval ago.
+// turn forgets what was passed on or asked more than an interval ago, and what was said more than Memory ago.
 func (d *Detector) turn(now time.Duration) {
 	for n, q := range d.asked {
 		if now-q.began > d.interval {
@@ -311,7 +337,7 @@ func (d *Detector) turn(now time.Duration) {
 		}
 	}
 	for n, at := range d.sure {
-		if now-at > d.interval {
+		if now-at > Memory(d.interval) {
 			delete(d.sure, n)
 		}
 	}
@@ -349,7 +375,7 @@ func (d *Detector) Receive(now time.Duration, texts []string) {
 			case it.Verdict != nil:
 				d.answered(now, x, it.Verdict)
 			case it.Found != nil && len(it.Found.Calls) > 0:
-				d.deliver(x, *it.Found)
+				d.deliver(now, x, *it.Found)
 			}
 		}
 	}

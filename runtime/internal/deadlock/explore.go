@@ -209,6 +209,7 @@ func (d *Detector) holds(now time.Duration, x *index, c *check) bool {
 	}
 	for _, call := range c.Calls {
 		d.sure[call.Number] = now
+		d.world.Keep(call.Number)
 	}
 	return true
 }
@@ -236,34 +237,48 @@ const (
 	tellsEvery = 16
 )
 
-// announce tells all processes of a circle.
+// announce tells all processes of a circle. If the next round does not find it, they are told again, since a message may be lost.
 func (d *Detector) announce(now time.Duration, x *index, c Circle) {
-	others := map[string]bool{}
+	key := c.key()
 	for _, call := range c.Calls {
 		if call.Process != d.self {
-			if !others[call.Process] {
-				others[call.Process] = true
-				d.out.add(now, call.Process, item{Found: &c})
-			}
 			continue
 		}
 		if d.announced[call.Number] == nil {
 			d.announced[call.Number] = map[string]int{}
 		}
-		d.announced[call.Number][c.key()]++
+		d.announced[call.Number][key]++
 	}
-	d.deliver(x, c)
+	d.tell(c, func(process string, it item) { d.out.add(now, process, it) })
+	before := len(d.repeats)
+	d.repeats = slices.DeleteFunc(d.repeats, func(r repeat) bool { return r.key == key })
+	if len(d.repeats) == before {
+		d.repeats = append(d.repeats, repeat{now + 3*d.interval/2, key, c})
+	}
+	d.deliver(now, x, c)
 }
 
-// deliver tells the calls of this process that are in a circle, also one that has been granted meanwhile what it waited for, since
-// another one was ended.
-func (d *Detector) deliver(x *index, c Circle) {
+// tell has a circle told to its other processes.
+func (d *Detector) tell(c Circle, send func(process string, it item)) {
+	told := map[string]bool{d.self: true}
+	for _, call := range c.Calls {
+		if !told[call.Process] {
+			told[call.Process] = true
+			send(call.Process, item{Found: &c})
+		}
+	}
+}
+
+// deliver tells the calls of this process that are in a circle. A call that waits no more is told, too: it has been granted what it
+// waited for since another one was ended. One that still waits is told only if it was in the circle a moment ago: if the message is
+// late, the circle may be gone, and the next round says so.
+func (d *Detector) deliver(now time.Duration, x *index, c Circle) {
 	for _, call := range c.Calls {
 		if call.Process != d.self {
 			continue
 		}
-		_, sure := d.sure[call.Number]
-		if w := x.number[call.Number]; sure || w != nil && w.Key == call.Key {
+		at, sure := d.sure[call.Number]
+		if sure && (x.number[call.Number] == nil || now-at <= d.interval) {
 			d.world.Found(call.Number, c)
 		}
 	}

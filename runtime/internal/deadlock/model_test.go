@@ -318,6 +318,9 @@ func (n *node2) Holders(of []*Wait) [][]Holder {
 	return all
 }
 
+// Keep implements World.
+func (n *node2) Keep(number uint64) { require.Contains(n.m.t, n.m.calls, ID{n.name, number}) }
+
 // Found implements World.
 func (n *node2) Found(number uint64, c Circle) {
 	members := map[ID]bool{}
@@ -370,7 +373,7 @@ func (n *node2) send() {
 			to.send()
 		})
 	}
-	if more && n.sends <= m.now {
+	if at := m.now + next; more && (n.sends <= m.now || at < n.sends) {
 		n.sends = m.now + next
 		m.after(next, n.send)
 	}
@@ -417,7 +420,7 @@ func (m *model) search() {
 			}
 		}
 	}
-	m.stuck = slices.DeleteFunc(m.stuck, func(i instant) bool { return m.now-i.at > interval })
+	m.stuck = slices.DeleteFunc(m.stuck, func(i instant) bool { return m.now-i.at > Memory(interval) })
 	m.stuck = append(m.stuck, instant{m.now, stuck})
 
 	reach := map[ID]map[ID]bool{}

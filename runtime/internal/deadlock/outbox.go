@@ -7,7 +7,8 @@ import (
 )
 
 // The pace of messages. In the long run a process sends Rate of them in an interval at most; after a quiet time it may send Burst at
-// once. Those that end a search count, and are sent even if there were too many with probes.
+// once. Those that end a search count, and are sent even if there were too many with probes. Those that repeat what was said wait for
+// a quiet time.
 const (
 	Rate  = 10
 	Burst = 40
@@ -23,7 +24,7 @@ type Message struct {
 }
 
 // An outbox holds what is to be sent, until it may be. A probe that has waited there for an interval is of no use any more, and what
-// ends a search is not after a fourth of one.
+// ends a search is not after a fourth of one. A circle that is found is told also late.
 type outbox struct {
 	interval time.Duration
 	tokens   float64       // messages that may be sent
@@ -39,13 +40,51 @@ type letters struct {
 }
 
 type letter struct {
-	until  time.Duration
-	urgent bool // no probe
-	text   json.RawMessage
+	until time.Duration
+	rank  rank
+	text  json.RawMessage
+}
+
+// A rank orders what is to be sent to a process.
+type rank int
+
+const (
+	urgent rank = iota // it ends a search
+	search             // a probe
+	again              // it repeats what was said
+)
+
+// needs returns how many messages there must be that may be sent, before one is sent that begins with a letter of the rank.
+func (r rank) needs() float64 {
+	switch r {
+	case urgent:
+		return 1 - Burst
+	case again:
+		return Burst / 2
+	default:
+		return 1
+	}
 }
 
 // add has something sent to a process.
 func (o *outbox) add(now time.Duration, process string, it item) {
+	l := letter{rank: search, until: now + o.interval}
+	if it.Probe == nil {
+		l = letter{rank: urgent, until: now + o.interval/4}
+	}
+	if it.Found != nil {
+		l.until = now + lateness
+	}
+	o.put(process, l, it)
+}
+
+// repeat has something sent to a process in a quiet time.
+func (o *outbox) repeat(now time.Duration, process string, it item) {
+	o.put(process, letter{rank: again, until: now + lateness}, it)
+}
+
+// put adds a letter: an urgent one in front of all, another one behind those of its rank.
+func (o *outbox) put(process string, l letter, it item) {
 	text, err := json.Marshal(it)
 	if err != nil {
 		return // strings and numbers can be written
@@ -55,11 +94,12 @@ func (o *outbox) add(now time.Duration, process string, it item) {
 		i = len(o.to)
 		o.to = append(o.to, letters{process: process})
 	}
-	if it.Probe == nil { // messages that end a search come before those that begin one
-		o.to[i].items = slices.Insert(o.to[i].items, 0, letter{now + o.interval/4, true, text})
-		return
+	items, at := o.to[i].items, 0
+	for at < len(items) && (items[at].rank < l.rank || l.rank != urgent && items[at].rank == l.rank) {
+		at++
 	}
-	o.to[i].items = append(o.to[i].items, letter{now + o.interval, false, text})
+	l.text = text
+	o.to[i].items = slices.Insert(items, at, l)
 }
 
 // take returns the messages that may be sent now, and in how long there are more, if there are.
@@ -78,7 +118,7 @@ func (o *outbox) take(now time.Duration) (messages []Message, next time.Duration
 	for len(o.to) > 0 {
 		l := o.to[0]
 		o.to = o.to[1:]
-		if o.tokens < 1 && (!l.items[0].urgent || o.tokens < 1-Burst) {
+		if o.tokens < l.items[0].rank.needs() {
 			later = append(later, l)
 			continue
 		}
@@ -104,5 +144,9 @@ func (o *outbox) take(now time.Duration) (messages []Message, next time.Duration
 	if len(o.to) == 0 {
 		return messages, 0, false
 	}
-	return messages, max(time.Duration((1-o.tokens)*float64(each)), time.Millisecond), true
+	needs := float64(Burst)
+	for _, l := range o.to {
+		needs = min(needs, max(l.items[0].rank.needs(), 1))
+	}
+	return messages, max(time.Duration((needs-o.tokens)*float64(each)), time.Millisecond), true
 }

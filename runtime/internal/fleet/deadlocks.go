@@ -37,7 +37,7 @@ type deadlocks struct {
 type knownCall struct {
 	Call
 
-	seen monotonic.Time
+	until monotonic.Time // when it is forgotten
 }
 
 const (
@@ -85,12 +85,13 @@ func (d *deadlocks) mayNot(err error) {
 // Waits implements deadlock.World.
 func (d *deadlocks) Waits() (all []deadlock.Wait) {
 	who, at := d.cfg.Process(), monotonic.Now()
+	until := at.Add(d.cfg.Interval)
 	d.cfg.Locks.EachWaiting("", func(c Call) {
 		if !HasHolder(c.Kind) && c.Kind != observe.KindPermit {
 			return // the holders are unknown
 		}
 		n := d.number(c)
-		d.known[n] = knownCall{c, at}
+		d.known[n] = knownCall{c, max(until, d.known[n].until)}
 		all = append(all, deadlock.Wait{
 			Call: deadlock.Call{
 				ID: deadlock.ID{Process: who.ID, Number: n}, Key: c.Key, Kind: string(c.Kind), Name: c.Name, Since: c.Since.Std().UnixMicro(),
@@ -102,12 +103,20 @@ func (d *deadlocks) Waits() (all []deadlock.Wait) {
 		})
 	})
 	for n, call := range d.known {
-		if at.Sub(call.seen) > d.cfg.Interval {
+		if call.until.Before(at) {
 			delete(d.known, n)
 			delete(d.reported, n)
 		}
 	}
 	return all
+}
+
+// Keep implements deadlock.World.
+func (d *deadlocks) Keep(number uint64) {
+	if call, ok := d.known[number]; ok {
+		call.until = monotonic.Now().Add(deadlock.Memory(d.cfg.Interval))
+		d.known[number] = call
+	}
 }
 
 // number returns the number of a waiting call. The caller holds the lock of what the call waits for.
