@@ -39,6 +39,7 @@ var floors = []library{
 	{name: waitingFloor, plain: true, bare: true, open: openWaiting},
 	{name: passingLingers, plain: true, bare: true, lingers: true, open: openPassing(true)},
 	{name: holdingFloor, plain: true, bare: true, renews: true, open: openHolding},
+	{name: recording, plain: true, bare: true, open: openRecording},
 }
 
 // openCancellable is the floor, but each call has a context that can end, as a call has whose request is sent again over another
