@@ -118,7 +118,7 @@ func mutants() []run {
 			"     ELSE proc' = [proc EXCEPT ![p].asking = FALSE]", "     ELSE proc' = [proc EXCEPT ![p] = Idle(@)]"}}},
 		{module: "Mutex", name: "a claim is withdrawn once", refutes: "InvWithdrawn", consts: set{"Prompt": "TRUE", "MaxNet": "2"}, invariants: "InvWithdrawn", changes: edit{{
 			`gone' = IF ~g.doubt \/ m.arg = 1 THEN`, `gone' = IF TRUE THEN`}}},
-		{module: "Mutex", name: "who gives up withdraws nothing", refutes: "InvWithdrawn", consts: withdrawn, invariants: "InvWithdrawn", changes: edit{{
+		{module: "Mutex", name: "a process that gives up withdraws nothing", refutes: "InvWithdrawn", consts: withdrawn, invariants: "InvWithdrawn", changes: edit{{
 			"             /\\ Abandon(p, FALSE)\n             /\\ Net(net)\n\n-----", "             /\\ proc' = [proc EXCEPT ![p] = Idle(@)]\n             /\\ UNCHANGED <<srv, gone, copy, lost, fell, left>>\n             /\\ Net(net)\n\n-----"}}},
 		{module: "Mutex", name: "Unlock does not wait for what is being asked", refutes: "InvWithdrawn", consts: set{"Prompt": "TRUE", "MaxNet": "2"}, invariants: "InvWithdrawn", changes: edit{{
 			`Unlock(p) == /\ proc[p].st = "held" /\ ~proc[p].asking`, `Unlock(p) == /\ proc[p].st = "held"`}}},

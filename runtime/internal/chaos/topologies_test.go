@@ -135,7 +135,7 @@ func (a *arena) back(how func()) {
 // until its lease is over, so that is part of the bounds.
 var sentinelRows = []row{
 	{
-		name: "master killed, another promoted", must: "what the replicas know goes on; the rest is told: double hold <= 500 ms; served <= 500 ms after the promotion, or after the lease of who gave back to the dead master",
+		name: "master killed, another promoted", must: "what the replicas know goes on; the rest is told: double hold <= 500 ms; served <= 500 ms after the promotion, or after the lease of a caller that gave back to the dead master",
 		rules: promises{holds: true, forgets: true, limits: map[figure]limit{double: within(500 * ms), service: within(500 * ms)}},
 		inject: func(a *arena) {
 			a.broken(nil, "")
@@ -161,7 +161,7 @@ var sentinelRows = []row{
 		},
 	},
 	{
-		name: "master killed, with 1.5 L of writes that no replica has", must: "who is granted what another holds has the larger token; the other is told: double hold <= 500 ms",
+		name: "master killed, with 1.5 L of writes that no replica has", must: "a caller that is granted what another holds has the larger token; the other is told: double hold <= 500 ms",
 		hold:  again,
 		rules: promises{forgets: true, limits: map[figure]limit{double: within(500 * ms), service: within(500 * ms)}},
 		inject: func(a *arena) {
@@ -183,7 +183,7 @@ var sentinelRows = []row{
 		},
 	},
 	{
-		name: "planned failover (SENTINEL FAILOVER)", must: "what the new master knows goes on; the rest is told: double hold <= 500 ms; served <= 300 ms after, or after the lease of who gave back to the old master",
+		name: "planned failover (SENTINEL FAILOVER)", must: "what the new master knows goes on; the rest is told: double hold <= 500 ms; served <= 300 ms after, or after the lease of a caller that gave back to the old master",
 		rare:  true,
 		rules: promises{holds: true, forgets: true, limits: map[figure]limit{double: within(500 * ms), service: within(300 * ms)}},
 		inject: func(a *arena) {
@@ -206,7 +206,7 @@ var sentinelRows = []row{
 		},
 	},
 	{
-		name: "master killed, with Options.Replicas = 1", must: "no double hold: what was granted is known to who is promoted",
+		name: "master killed, with Options.Replicas = 1", must: "no double hold: the promoted server knows what was granted",
 		replicas: 1,
 		rare:     true,
 		rules:    promises{holds: true, forgets: true, limits: map[figure]limit{service: within(1500 * ms)}},
@@ -238,7 +238,7 @@ var sentinelRows = []row{
 // shardRows are the faults of a cluster.
 var shardRows = []row{
 	{
-		name: "master of the long key killed, its replica promoted", must: "what the replica knows goes on; the rest is told: double hold <= 500 ms; served <= 500 ms after the promotion, or after the lease of who gave back to the dead master",
+		name: "master of the long key killed, its replica promoted", must: "what the replica knows goes on; the rest is told: double hold <= 500 ms; served <= 500 ms after the promotion, or after the lease of a caller that gave back to the dead master",
 		once:  true,
 		rules: promises{holds: true, forgets: true, limits: map[figure]limit{double: within(500 * ms), service: within(500 * ms)}},
 		inject: func(a *arena) {

@@ -103,7 +103,7 @@ var allMutants = []mutant{
 		old: "incrby', KEYS[1], -1)", new: "incrby', KEYS[1], -2)",
 	},
 	{
-		name: "who gives up stays in the queue", kind: "fair", script: "fair_release.lua",
+		name: "a waiter that gives up stays in the queue", kind: "fair", script: "fair_release.lua",
 		old: "  quit(queue, times, notes, {owner}, {[owner] = wait}, now)\n", new: "",
 	},
 	{
@@ -143,7 +143,7 @@ var allMutants = []mutant{
 		old: "	undo(ctx, behind)\n", new: "	_ = behind\n",
 	},
 	{
-		name: "who was turned away does not join again", kind: "multi",
+		name: "a call that was turned away does not join again", kind: "multi",
 		old: "	if q.known {\n", new: "	if q.known && w == nil {\n",
 	},
 	{

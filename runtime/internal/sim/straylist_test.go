@@ -80,7 +80,7 @@ var strayMutants = []mutant{
 		old: "redis.pcall('set', turn, whose .. ' ' .. last .. ' ' .. places, 'px', known + ms)", new: "redis.pcall('set', turn, whose .. ' ' .. last .. ' ' .. places, 'px', known + 2 * ms)",
 	},
 	{
-		strays: true, name: "who leaves is called still", kind: "rw", script: "rw.lua",
+		strays: true, name: "a waiter that leaves is called still", kind: "rw", script: "rw.lua",
 		old: "function(place) return place == owner end", new: "function() return false end",
 	},
 	{
@@ -108,7 +108,7 @@ var strayMutants = []mutant{
 		old: "if not follows(owner) or redis.call('hget', notes, owner) ~= note then", new: "if not follows(owner) then",
 	},
 	{
-		strays: true, name: "who has released is the last that was granted it", kind: "fair", script: "fair_release.lua",
+		strays: true, name: "a holder that has released is the last that was granted it", kind: "fair", script: "fair_release.lua",
 		old: "  redis.call('hdel', notes, 'last')\n  return pass_on()\n", new: "  return pass_on()\n",
 	},
 	{
