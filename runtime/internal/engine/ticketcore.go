@@ -22,6 +22,9 @@ type TicketCore struct {
 	OthersWait     bool // another one waits for what it has, or is about to have
 }
 
+// OwnerNumber returns the number of the ticket's owner, or 0 before there is one.
+func (tk *TicketCore) OwnerNumber() uint64 { return tk.Number }
+
 // To moves the ticket to another state.
 func (tk *TicketCore) To(next TicketState) {
 	if tk.State == next {

@@ -1,12 +1,12 @@
 package resource
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
@@ -16,7 +16,7 @@ import (
 type Registry[T Registered] struct {
 	Client *Client // its Mu guards the rest
 	create func(c *Client, key string) T
-	all    map[string]T
+	all    engine.Table[string, T]
 	number uint8 // of the registry
 }
 
@@ -24,7 +24,8 @@ type Registry[T Registered] struct {
 func NewRegistry[T Registered](c *Client, create func(c *Client, key string) T) *Registry[T] {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
-	g := &Registry[T]{Client: c, create: create, all: map[string]T{}, number: uint8(len(c.registries))} // one for each kind of lock
+	keyOf := func(one T) string { return one.references().Key }
+	g := &Registry[T]{Client: c, create: create, all: engine.NewTable(keyOf), number: uint8(len(c.registries))} // one for each kind of lock
 	c.registries = append(c.registries, g)
 	return g
 }
@@ -38,10 +39,10 @@ func (g *Registry[T]) Enter(key string, closing bool) (T, error) {
 		var none T
 		return none, err
 	}
-	one, ok := g.all[key]
+	one, ok := g.all.Get(key)
 	if !ok {
 		one = g.create(g.Client, key)
-		g.all[key] = one
+		g.all.Put(one)
 		one.references().registry = g.number
 	}
 	one.references().Users.Add(1)
@@ -53,8 +54,7 @@ func (g *Registry[T]) Enter(key string, closing bool) (T, error) {
 func (g *Registry[T]) Find(key string) (one T, ok bool) {
 	g.Client.Mu.Lock()
 	defer g.Client.Mu.Unlock()
-	one, ok = g.all[key]
-	return one, ok
+	return g.all.Get(key)
 }
 
 // Entries returns the entry of key, or all entries if key is empty.
@@ -62,9 +62,9 @@ func (g *Registry[T]) Entries(key string) []T {
 	g.Client.Mu.Lock()
 	defer g.Client.Mu.Unlock()
 	if key == "" {
-		return slices.Collect(maps.Values(g.all))
+		return slices.Collect(g.all.All())
 	}
-	if one, ok := g.all[key]; ok {
+	if one, ok := g.all.Get(key); ok {
 		return []T{one}
 	}
 	return nil
@@ -74,7 +74,7 @@ func (g *Registry[T]) Entries(key string) []T {
 func (g *Registry[T]) Size() int {
 	g.Client.Mu.Lock()
 	defer g.Client.Mu.Unlock()
-	return len(g.all)
+	return g.all.Size()
 }
 
 // client returns the client of g, or nil if g is nil.
@@ -87,18 +87,18 @@ func (g *Registry[T]) client() *core.Client {
 
 func (g *Registry[T]) list(key string, all []Registered) []Registered {
 	if key != "" {
-		if one, ok := g.all[key]; ok {
+		if one, ok := g.all.Get(key); ok {
 			all = append(all, one)
 		}
 		return all
 	}
-	for _, one := range g.all {
+	for one := range g.all.All() {
 		all = append(all, one)
 	}
 	return all
 }
 
-func (g *Registry[T]) forget(key string) { delete(g.all, key) }
+func (g *Registry[T]) forget(key string) { g.all.Remove(key) }
 
 // A Registered is one entry: what a client has for a key.
 type Registered interface {

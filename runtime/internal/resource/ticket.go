@@ -109,7 +109,7 @@ func (tk *Ticket) Granted() *Grant {
 func (tk *Ticket) Enroll(r *LineCore, t engine.Terms) {
 	n := r.Client.ticketNumbers.Add(1)
 	tk.Resource, tk.TTL, tk.Number, tk.Made = r, t.TTL, n, monotonic.Now()
-	r.Client.Subscribers.Connect(n, tk)
+	r.Client.Subscribers.Connect(tk)
 }
 
 // End records that no waiter waits with tk any more.

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"hash/maphash"
+	"iter"
+)
+
+// A Table has values that know their keys, each a pointer, by those keys. A client may have very many of them: a map of the language, which has
+// the key besides the value, takes two to three times the memory.
+//
+// It is a hash table with open addressing and linear probing. A tag of one byte, beside each value, has some bits of the hash of its
+// key, so that nearly no other value is looked at. Parts grow one by one, so that no call of a client with very many values waits until
+// all of them have moved. The zero Table has no function for keys; NewTable makes one. The caller guards it.
+type Table[K comparable, V any] struct {
+	key   func(v V) K // the key of a value, which does not change
+	seed  maphash.Seed
+	parts []part[V] // made for the first value; a key is in the part that its hash names
+	size  int
+}
+
+// A part has as many tags as places for values: a power of two, or 0.
+type part[V any] struct {
+	tags   []uint8
+	values []V
+	live   int // values
+	used   int // values, and places of removed ones
+}
+
+const (
+	tableParts = 32 // a power of two
+	leastRoom  = 8  // places of a part that has some
+)
+
+// The tags of places without a value; all others have tagged set.
+const (
+	neverUsed uint8 = 0
+	removed   uint8 = 1
+	tagged    uint8 = 0x80
+)
+
+// NewTable returns a table of values with the keys that key returns.
+func NewTable[K comparable, V any](key func(v V) K) Table[K, V] {
+	return Table[K, V]{key: key, seed: maphash.MakeSeed()}
+}
+
+// Size returns the number of values.
+func (t *Table[K, V]) Size() int { return t.size }
+
+// Get returns the value with a key, if there is one.
+func (t *Table[K, V]) Get(k K) (v V, ok bool) {
+	if t.size == 0 {
+		return v, false
+	}
+	p, hash := t.of(k)
+	if at := t.find(p, hash, k); at >= 0 {
+		return p.values[at], true
+	}
+	return v, false
+}
+
+// Put adds v, in place of a value with the same key.
+func (t *Table[K, V]) Put(v V) {
+	if t.parts == nil {
+		t.parts = make([]part[V], tableParts)
+	}
+	k := t.key(v)
+	p, hash := t.of(k)
+	if at := t.find(p, hash, k); at >= 0 {
+		p.values[at] = v
+		return
+	}
+	if p.used+1 > len(p.tags)*7/8 {
+		t.move(p)
+	}
+	p.add(hash, v)
+	t.size++
+}
+
+// Remove removes the value with a key, if there is one.
+func (t *Table[K, V]) Remove(k K) {
+	if t.size == 0 {
+		return
+	}
+	p, hash := t.of(k)
+	at := t.find(p, hash, k)
+	if at < 0 {
+		return
+	}
+	var none V
+	p.values[at], p.tags[at] = none, removed
+	if p.tags[(at+1)&(len(p.tags)-1)] == neverUsed { // no search goes on behind it
+		p.tags[at] = neverUsed
+		p.used--
+	}
+	t.size--
+	if p.live--; p.live == 0 && len(p.tags) > leastRoom {
+		*p = part[V]{}
+	}
+}
+
+// All returns the values, in no order. The table does not change meanwhile.
+func (t *Table[K, V]) All() iter.Seq[V] {
+	return func(yield func(v V) bool) {
+		for i := range t.parts {
+			p := &t.parts[i]
+			for at, tag := range p.tags {
+				if tag >= tagged && !yield(p.values[at]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// of returns the part that may have a key, and the hash of the key. There are parts.
+func (t *Table[K, V]) of(k K) (p *part[V], hash uint64) {
+	hash = maphash.Comparable(t.seed, k)
+	return &t.parts[hash%tableParts], hash
+}
+
+// find returns the place of the value with a key, or -1.
+func (t *Table[K, V]) find(p *part[V], hash uint64, k K) int {
+	if len(p.tags) == 0 {
+		return -1
+	}
+	at, tag, mask := p.first(hash)
+	for ; p.tags[at] != neverUsed; at = (at + 1) & mask { // there is always a place that was never used
+		if p.tags[at] == tag && t.key(p.values[at]) == k {
+			return at
+		}
+	}
+	return -1
+}
+
+// first returns the place where the search for a hash begins, and the tag of the hash.
+func (p *part[V]) first(hash uint64) (at int, tag uint8, mask int) {
+	mask = len(p.tags) - 1
+	return int(hash>>12) & mask, tagged | uint8(hash>>5), mask // tableParts has the bits below
+}
+
+// add adds v, which p does not have, and has room for.
+func (p *part[V]) add(hash uint64, v V) {
+	at, tag, mask := p.first(hash)
+	for p.tags[at] >= tagged {
+		at = (at + 1) & mask
+	}
+	if p.tags[at] == neverUsed {
+		p.used++
+	}
+	p.tags[at], p.values[at] = tag, v
+	p.live++
+}
+
+// move gives the values of p as much room as they need, with one more, and none to removed ones.
+func (t *Table[K, V]) move(p *part[V]) {
+	room := leastRoom
+	for p.live+1 > room*5/8 {
+		room *= 2
+	}
+	old := *p
+	*p = part[V]{tags: make([]uint8, room), values: make([]V, room)}
+	for at, tag := range old.tags {
+		if v := old.values[at]; tag >= tagged {
+			p.add(maphash.Comparable(t.seed, t.key(v)), v)
+		}
+	}
+}
