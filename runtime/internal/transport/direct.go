@@ -21,7 +21,7 @@ import (
 type direct struct {
 	link  *link
 	on    bool                      // the time limit of a request is known, and there is one server
-	rest  time.Duration             // a connection is closed that is not used for this long, or at most twice as long; see want, too
+	rest  time.Duration             // a connection is closed that is not used for this long; see want, too
 	idle  atomic.Pointer[exclusive] // nil while a caller has it, or there is none
 	made  atomic.Bool               // there is one, or about to be
 	met   atomic.Int64              // when two callers were about to send at once for the last time, a monotonic.Time
@@ -35,7 +35,7 @@ const directRest = 4 * time.Second
 // An exclusive is a connection that one caller at a time has.
 type exclusive struct {
 	conn rueidis.DedicatedClient
-	uses atomic.Uint64
+	used monotonic.Time // when a caller gave it back last; read by the caller that has it, or when it is idle
 }
 
 // aloneFor is how long no other caller has sent when a caller counts as alone. In a crowd it pays to send together.
@@ -66,30 +66,38 @@ func (d *direct) seize() *exclusive {
 
 // give returns the connection.
 func (d *direct) give(own *exclusive) {
+	own.used = monotonic.Now()
+	d.keep(own, d.rest)
+}
+
+// keep makes the connection one that a caller may take, and looks after that time whether one has.
+func (d *direct) keep(own *exclusive, look time.Duration) {
 	d.idle.Store(own)
 	if d.link.stopped() {
 		d.drop()
 	} else {
-		d.watch(own)
+		d.watch(look)
 	}
 }
 
-// watch closes the connection when no caller has used it for long, unless that is seen to already. It does not block.
-func (d *direct) watch(own *exclusive) {
+// watch closes the connection after that time, unless a caller has used it meanwhile: then when its rest is over. It does nothing if a timer
+// is set already. It does not block.
+func (d *direct) watch(after time.Duration) {
 	if d.looks.Load() || !d.looks.CompareAndSwap(false, true) {
 		return
 	}
-	uses := own.uses.Load()
-	time.AfterFunc(d.rest, func() {
+	time.AfterFunc(after, func() {
 		d.looks.Store(false)
-		switch now := d.idle.Load(); {
-		case now == nil: // a caller has it, and gives it back, or there is none
-		case now != own || now.uses.Load() != uses:
-			d.watch(now)
-		case d.idle.CompareAndSwap(own, nil):
-			own.conn.Close()
-			d.made.Store(false)
+		own := d.seize()
+		if own == nil {
+			return // a caller has it, and gives it back, or there is none
 		}
+		if left := d.rest - monotonic.Since(own.used); left > 0 {
+			d.keep(own, left)
+			return
+		}
+		own.conn.Close()
+		d.made.Store(false)
 	})
 }
 
@@ -108,7 +116,6 @@ func (d *direct) run(ctx context.Context, own *exclusive, cmd protocol.Command) 
 		d.meet()
 	}
 	defer d.link.traffic.end()
-	own.uses.Add(1)
 	reply := d.link.broken(d.link.runOn(ctx, own.conn, cmd))
 	until, timed := ctx.(*deadline)
 	switch {
