@@ -87,7 +87,7 @@ func (co *compositeLease) watch(part *leases.Lease) {
 // join adds part to the parts. It releases the part if the whole was unlocked, or is not trusted any more: by the
 // clock, too, since another holder may have had the lock by then.
 func (co *compositeLease) join(part *leases.Lease) {
-	stamp(part, co.whole.Core().Token)
+	stamp(part, co.whole.Core().Token())
 	trusted := co.whole.Err() == nil
 	co.mu.Lock()
 	joins, waits, successor := trusted && co.state == compositeHeld, co.state == compositePassing, co.successor
@@ -345,10 +345,11 @@ func stamp(l *leases.Lease, token int64) {
 	if g, _, ok := policy.MutexGrant(l.Core().Grant); ok && token > 0 {
 		g.Resource().Mu.Lock()
 		defer g.Resource().Mu.Unlock()
-		if token != l.Core().Token && g.Ticket.Extra != nil {
+		if token != l.Core().Token() && g.Ticket.Extra != nil {
 			g.Ticket.Extra.Tokens = engine.Tokens{} // the others are smaller
 		}
-		l.Core().Token, g.TokenPending = token, false
+		g.TokenPending = false
+		l.Core().SetToken(token)
 	}
 }
 

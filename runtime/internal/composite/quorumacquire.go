@@ -215,7 +215,7 @@ func (e *quorumAcquire) win(r *quorum.Round[*leases.Lease], parts []*leases.Leas
 		stamp(part, token)
 	}
 	queuesOf(e.m.parts[0].Client()).record(e, func(a *engine.Answers) { a.Says(false, nil) })
-	e.whole.Core().Token = token
+	e.whole.Core().SetToken(token)
 	e.began.Store(int64(monotonic.Now()))
 	e.compose(parts, r.Caller)
 	late, missing := r.Hold()
@@ -245,12 +245,12 @@ func (e *quorumAcquire) compose(parts []*leases.Lease, tr *trace.Caller) {
 // raise returns the largest token of parts once all their servers know it.
 func (e *quorumAcquire) raise(r *quorum.Round[*leases.Lease], parts []*leases.Lease) (token int64, err error) {
 	for _, part := range parts {
-		token = max(token, part.Core().Token)
+		token = max(token, part.Core().Token())
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, r.Patience())
 	defer cancel()
 	_, err = most(parts, len(parts), func(part *leases.Lease) (struct{}, error) {
-		if part.Core().Token == token {
+		if part.Core().Token() == token {
 			return struct{}{}, nil
 		}
 		return struct{}{}, e.writeToken(ctx, part, token)

@@ -74,8 +74,8 @@ func (e *quorumAcquire) admit(co *compositeLease, m *locks.Mutex, part *leases.L
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.ctx), e.limit())
 	defer cancel()
 	var err error
-	if part.Core().Token < co.whole.Core().Token {
-		err = e.writeToken(ctx, part, co.whole.Core().Token)
+	if part.Core().Token() < co.whole.Core().Token() {
+		err = e.writeToken(ctx, part, co.whole.Core().Token())
 	}
 	if left := time.Until(co.extended()); err == nil && left > e.cfg.TTL {
 		err = part.Extend(ctx, left)

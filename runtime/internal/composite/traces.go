@@ -36,7 +36,7 @@ func (e *quorumAcquire) traced() {
 	}
 	e.rounds.Trace = func(r *quorum.Round[*leases.Lease], a trace.Action, server int, part *leases.Lease) {
 		if a == trace.Wins {
-			r.Caller.Wins(e.whole.Core().Token)
+			r.Caller.Wins(e.whole.Core().Token())
 			return
 		}
 		r.Caller.Part(a, server, part.Traced())

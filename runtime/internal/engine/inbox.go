@@ -9,7 +9,7 @@ import (
 // An Inbox has the subscribers of a client: for each owner number the ticket that gets the messages that name it.
 // The zero Inbox has none.
 type Inbox[S Subscriber] struct {
-	mu          sync.Mutex // guards the rest
+	mu          sync.Mutex          // guards the rest
 	subscribers *Table[uint64, S]   // made for the first one
 	lasting     map[uint64]struct{} // numbers of lost leases that Redis may have until the end that their holders were promised
 }

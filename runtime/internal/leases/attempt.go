@@ -133,7 +133,7 @@ func (a *Attempt) Granted(lease *Lease, err error) (*Lease, error) {
 	if err != nil {
 		return nil, a.Failed(err)
 	}
-	a.Acquired(&lease.core, lease.core.Token)
+	a.Acquired(&lease.core, lease.core.Token())
 	return lease, nil
 }
 

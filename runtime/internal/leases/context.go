@@ -77,8 +77,8 @@ func (x *Context) Value(key any) any {
 	case innermostKey:
 		return (*Lease)(x)
 	case tokenKey:
-		if x.core.Token != 0 {
-			return x.core.Token
+		if token := x.core.Token(); token != 0 {
+			return token
 		}
 	case *int: // the standard library asks with such a key for the context that ends, to read its cause
 		return x.make().Value(key)
@@ -151,8 +151,8 @@ func TokenOf(ctx context.Context, key string) (token int64, ok bool) {
 
 // tokenOf returns the token of l, or of its part that is a lease of key, or 0.
 func (l *Lease) tokenOf(key string) int64 {
-	if l.core.key == key && l.core.Token != 0 {
-		return l.core.Token
+	if l.core.key == key && l.core.Token() != 0 {
+		return l.core.Token()
 	}
 	if l.core.Rare().Parts != nil {
 		for _, part := range l.core.Rare().Parts.All() {

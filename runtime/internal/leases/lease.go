@@ -42,23 +42,23 @@ type Core struct {
 	Guard    *watchdog.Lease               // set when it begins; nil if it has parts
 	cause    atomic.Pointer[error]         // why it ended, nil before
 	extra    atomic.Pointer[Extra]         // nil for most leases
+	Grant    Grant                         // the grant of the lease; set before the caller gets it
+	At       int32                         // its index in the grant; guarded by the lock of the grant
+	Unlocked bool                          // Unlock was called; guarded by the lock of the grant
 	number   core.KindNumber               // of its kind
 	Came     way                           // how it came to its caller
-	progress atomic.Int32                  // a leaseProgress
-
-	Grant    Grant // the grant of the lease; set before the caller gets it
-	Token    int64 // 0 if it has none
-	At       int32 // its index in the grant; guarded by the lock of the grant
-	Unlocked bool  // Unlock was called; guarded by the lock of the grant
 }
 
 // An Extra is what few leases have, and a Core only points to: a process may hold very many. The zero value is that of a lease without one.
 type Extra struct {
 	Owner  *Owner                // of the caller, or nil
+	token  int64                 // the fencing token, 0 if it has none
 	Parts  Parts                 // its parts, or nil
 	Within atomic.Pointer[Lease] // the lease that it is a part of, or nil
 	call   *origin               // of the call that got it; its content is set before the progress is leaseHad, and it is nil without hooks
 	over   atomic.Int64          // when it ended, a monotonic.Time; 0 before, or without a hook
+
+	progress atomic.Int32 // a leaseProgress; without hooks it stays leaseUnknown
 }
 
 // noExtra is the extra of leases without one. It does not change.
@@ -146,6 +146,16 @@ func (t *Core) More() *Extra {
 	return t.extra.Load()
 }
 
+// Token returns the fencing token, or 0 if there is none.
+func (t *Core) Token() int64 { return t.Rare().token }
+
+// SetToken sets the fencing token, before the caller gets the lease.
+func (t *Core) SetToken(token int64) {
+	if token != t.Token() {
+		t.More().token = token
+	}
+}
+
 // OwnedBy sets the owner of the caller, if it has one.
 func (t *Core) OwnedBy(owner *Owner) {
 	if owner != nil {
@@ -227,7 +237,7 @@ func (l *Lease) Token() int64 {
 	if l == nil {
 		return 0
 	}
-	return l.core.Token
+	return l.core.Token()
 }
 
 func (l *Lease) Context() context.Context {
@@ -272,7 +282,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error { return l.gr
 func (l *Lease) Entered(ctx context.Context, cfg Config) (*Lease, error) {
 	var err error
 	switch {
-	case cfg.Fenced && l.core.Token == 0:
+	case cfg.Fenced && l.core.Token() == 0:
 		err = fmt.Errorf("%w: no fencing token, since the key was locked without WithFencing by the lease that this one enters", failure.ErrBadOption)
 	case !cfg.Renew && time.Until(l.core.Guard.Ends()) < cfg.TTL:
 		err = l.core.prolong(ctx, cfg.TTL)
@@ -287,7 +297,7 @@ func (l *Lease) Entered(ctx context.Context, cfg Config) (*Lease, error) {
 // Joined is Entered for a call that asked Redis, and may have been granted the key together with others of its owner. A grant on its own
 // terms need not be prolonged.
 func (l *Lease) Joined(ctx context.Context, cfg Config) (*Lease, error) {
-	if cfg.Fenced && l.core.Token == 0 || l.core.Rare().Owner != nil && l.core.Guard != nil && l.core.Guard.TTL < cfg.TTL {
+	if cfg.Fenced && l.core.Token() == 0 || l.core.Rare().Owner != nil && l.core.Guard != nil && l.core.Guard.TTL < cfg.TTL {
 		return l.Entered(ctx, cfg)
 	}
 	return l, nil

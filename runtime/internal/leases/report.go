@@ -38,7 +38,7 @@ func (t *Core) cameBy() observe.Grant {
 
 // Given records that the caller has t. If t has ended already, Given calls the hook now.
 func (t *Core) Given() {
-	t.progress.CompareAndSwap(leaseUnknown, leaseHad)
+	t.More().progress.CompareAndSwap(leaseUnknown, leaseHad)
 	if t.Ended() != nil {
 		t.Report()
 	}
@@ -48,7 +48,7 @@ func (t *Core) Given() {
 // caller it has never begun.
 func (t *Core) Report() {
 	hook := t.Client.Settings.Hooks.Ended
-	if hook == nil || t.Ended() == nil || !t.progress.CompareAndSwap(leaseHad, leaseReported) {
+	if hook == nil || t.Ended() == nil || !t.Rare().progress.CompareAndSwap(leaseHad, leaseReported) {
 		return
 	}
 	cause, at, call := t.Ended(), monotonic.Time(t.Rare().over.Load()), t.Rare().call
@@ -60,7 +60,7 @@ func (t *Core) Report() {
 
 // ReportLater makes another goroutine report the end of t.
 func (t *Core) ReportLater() {
-	if t.progress.Load() == leaseHad {
+	if t.Rare().progress.Load() == leaseHad {
 		t.Client.Reports.Later(t.Report, false)
 	}
 }
@@ -111,8 +111,8 @@ func Renewed(c *core.Client, l *watchdog.Lease, err error) {
 	e := observe.RenewEvent{Kind: observe.Kind(l.Kind()), Name: l.Kind(), Key: l.Key(), Until: l.Until(), Err: err}
 	c.Reports.Later(func() {
 		ctx := context.Background()
-		if whole := of.whole(); whole != nil && whole.progress.Load() != leaseUnknown {
-			if err != nil && whole.progress.Load() == leaseReported {
+		if whole := of.whole(); whole != nil && whole.Rare().progress.Load() != leaseUnknown {
+			if err != nil && whole.Rare().progress.Load() == leaseReported {
 				return
 			}
 			call := whole.Rare().call
@@ -154,5 +154,5 @@ func (l *Lease) Traced() *trace.Part {
 	if l == nil || l.core.Client.Wholes == nil {
 		return nil
 	}
-	return &trace.Part{Owner: l.core.Guard.Owner(), Token: l.core.Token, Lease: &l.core}
+	return &trace.Part{Owner: l.core.Guard.Owner(), Token: l.core.Token(), Lease: &l.core}
 }

@@ -154,7 +154,7 @@ func (r *Mutex) TakeLingering(l *leases.Lease, cfg *leases.Config) bool {
 	g.Resume(l)
 	l.Core().Began = at
 	if cfg.Fenced {
-		l.Core().Token = g.Ticket.More().Tokens.Take()
+		l.Core().SetToken(g.Ticket.More().Tokens.Take())
 	}
 	g.Attach(l)
 	g.LimitTo(cfg.MaxHold, l)

@@ -90,7 +90,8 @@ func (g *Grant) worked() bool {
 // Attach makes l a lease of the grant: the first, or a reentry.
 func (g *Grant) Attach(l *leases.Lease) {
 	if outer := g.First; outer != nil {
-		l.Core().Token, l.Core().Came = outer.Core().Token, leases.FromItself
+		l.Core().Came = leases.FromItself
+		l.Core().SetToken(outer.Core().Token())
 	}
 	l.Begin(g, &g.Guard)
 	g.add(l)
@@ -179,7 +180,7 @@ func (r *LineCore) serve(g *Grant, w *Waiter) {
 	w.Place = engine.PlaceGranted
 	l := r.leaseOf(w)
 	if w.Terms.Fenced {
-		l.Core().Token = g.Ticket.More().Tokens.Take()
+		l.Core().SetToken(g.Ticket.More().Tokens.Take())
 	}
 	g.TokenPending = w.Follows && w.Terms.Fenced
 	g.Attach(l)
@@ -356,7 +357,7 @@ func (g *Grant) Show() (s fleet.Shown) {
 	}
 	for l := range g.Leases {
 		if s.Holds == 0 {
-			s = fleet.Shown{Name: l.Core().Label.Name(), Since: l.Core().Began, Token: l.Core().Token, Ctx: l.Core().Parent}
+			s = fleet.Shown{Name: l.Core().Label.Name(), Since: l.Core().Began, Token: l.Core().Token(), Ctx: l.Core().Parent}
 		}
 		s.Holds, s.Since = s.Holds+1, min(s.Since, l.Core().Began)
 	}

@@ -202,11 +202,11 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "the token is not written back", kind: "red",
-		old: "		if part.Core().Token == token {\n", new: "		if part.Core().Token <= token {\n",
+		old: "		if part.Core().Token() == token {\n", new: "		if part.Core().Token() <= token {\n",
 	},
 	{
 		strays: true, name: "the token of any part is taken", kind: "red",
-		old: "		token = max(token, part.Core().Token)\n", new: "		token = part.Core().Token\n",
+		old: "		token = max(token, part.Core().Token())\n", new: "		token = part.Core().Token()\n",
 	},
 	{
 		strays: true, name: "a round leaves out a server", kind: "red",
@@ -218,7 +218,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a late part joins before its server knows the token", kind: "red",
-		old: "	if part.Core().Token < co.whole.Core().Token {\n", new: "	if part.Core().Token > co.whole.Core().Token {\n",
+		old: "	if part.Core().Token() < co.whole.Core().Token() {\n", new: "	if part.Core().Token() > co.whole.Core().Token() {\n",
 	},
 	{
 		strays: true, name: "a MultiLock gets one member after the other", kind: "multi",
