@@ -95,6 +95,10 @@ func hold(ctx context.Context, e *env, lib library, number int, first order) (me
 	if err != nil {
 		return nil, err
 	}
+	// A library may look at its last locks now, and then the memory of that request would count as that of locks.
+	if err := pause(ctx, 500*time.Millisecond); err != nil {
+		return nil, err
+	}
 	after, err := p.do(order{Op: "usage", Collect: true})
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ const howFloors = " " + gathering + ": requests that come while a script is unde
 
 const howPromised = " " + promising + ": the scripts check what a lock of this layout has to check, and publish each unlock as Redisson's waiters need it; each hold has an owner of its own and is noted; a caller that is alone sends on its own goroutine, others share scripts, of which at most four are under way."
 
-const howHeld = "One process takes {held} locks with a lease of 10 s, then looks on for {rest}. Memory and goroutines are for each lock. redislock and redsync do not renew, so theirs expire, which they do not notice; they are looked at for 3 s at most and not compared. " + holdingFloor + ": a lock that is held and renewed, with its place in two maps and in the queue of renewals, and nothing else."
+const howHeld = "One process takes {held} locks with a lease of 10 s, then looks on for {rest}. Memory and goroutines are for each lock, half a second after the last one was taken. redislock and redsync do not renew, so theirs expire, which they do not notice; they are looked at for 3 s at most and not compared. " + holdingFloor + ": a lock that is held and renewed, with its place in two maps and in the queue of renewals, and nothing else."
 
 var heldColumns = []column{{"heap", "heap", count}, {"stack", "stack", count}, {"goroutines", "goroutines", hundredth}, {"commands/s", "commands", tenth},
 	{"called by scripts/s", "calledRest", count}, {"client CPU %", "client%", hundredth}, {"Redis CPU %", "server%", hundredth}, {"all taken after", "acquire", duration}, {"lost", "lost", count}}
