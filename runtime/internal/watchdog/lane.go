@@ -57,7 +57,7 @@ func (w *Watchdog) pass() {
 
 	w.mu.Lock()
 	for some := false; len(w.queue) > 0; {
-		l := w.queue[0]
+		l := w.queue[0].lease
 		if !now.Before(l.trusted()) {
 			heap.Pop(&w.queue)
 			lost = append(lost, l)
@@ -80,11 +80,11 @@ func (w *Watchdog) pass() {
 			break
 		}
 		some = true
-		heap.Fix(&w.queue, int(l.index))
+		w.queue.fix(l)
 	}
 	next := now.Add(time.Hour)
 	if len(w.queue) > 0 {
-		next = w.queue[0].due()
+		next = w.queue[0].due
 	}
 	if !w.armed.After(now) || next.Before(w.armed) { // otherwise it is armed for a lease that has come, and may have gone since
 		w.armed = next
@@ -222,7 +222,7 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 			w.remove(l)
 			lost = append(lost, l)
 		default:
-			heap.Fix(&w.queue, int(l.index))
+			w.queue.fix(l)
 			w.wake(l)
 		}
 	}

@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"container/heap"
 	"runtime"
 	"strconv"
 	"sync"
@@ -65,15 +64,16 @@ func TestWatchdog_ExtendLeavesTheHeapInOrder(t *testing.T) {
 	for range 10_000 {
 		runtime.Gosched()
 	}
-	heap.Fix(&w.queue, int(child.index))
+	w.queue.fix(child)
 	w.mu.Unlock()
 	extended.Wait()
-	for i, l := range w.queue {
+	for i, g := range w.queue {
+		require.Equal(t, g.lease.due(), g.due, g.lease.Key())
 		if parent := w.queue[max(i-1, 0)/2]; i > 0 {
-			require.False(t, l.due().Before(parent.due()), "%s is behind %s", l.Key(), parent.Key())
+			require.False(t, g.due.Before(parent.due), "%s is behind %s", g.lease.Key(), parent.lease.Key())
 		}
 	}
-	require.Equal(t, other.Key(), w.queue[0].Key())
+	require.Equal(t, other.Key(), w.queue[0].lease.Key())
 }
 
 // An extended lease is renewed as often as any other: else nobody would notice for long that it is gone.

@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"container/heap"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -148,7 +147,7 @@ func TestWatchdog_LooksOfABurstShareARequest(t *testing.T) {
 			l.look = monotonic.Now()
 			l.mu.Unlock()
 		}
-		heap.Init(&w.queue)
+		w.queue.fixAll()
 		w.mu.Unlock()
 		w.Look(all[0])
 		require.Len(t, r.take(), 64)

@@ -24,7 +24,6 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -122,8 +121,8 @@ func (w *Watchdog) First(d time.Duration) {
 // Start guards l, which the server granted no earlier than at sent, for ttl at first. The first
 // lease starts the goroutine.
 func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
-	l.index, l.began = -1, monotonic.Now()
-	asked := monotonic.Of(sent)
+	now, asked := monotonic.Now(), monotonic.Of(sent)
+	l.index, l.began = -1, now
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.mu.Lock()
@@ -132,9 +131,9 @@ func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	l.mu.Unlock()
 	// A Recheck after First(d) finds every lease that was started before that, and those that were asked for before.
 	if asked.Before(w.recheck) {
-		l.again(monotonic.Now())
+		l.again(now)
 	} else if first := w.first; first > 0 && !l.Unwatched {
-		at := monotonic.Now().Add(first) // not sent: a slow server is not asked more often for it
+		at := now.Add(first) // not sent: a slow server is not asked more often for it
 		l.mu.Lock()
 		if l.Renew && ttl < l.TTL && at.Before(l.next) {
 			l.next = at
@@ -215,7 +214,7 @@ func (w *Watchdog) change(l *Lease, f func()) {
 	f()
 	l.mu.Unlock()
 	if l.index >= 0 {
-		heap.Fix(&w.queue, int(l.index))
+		w.queue.fix(l)
 		w.wake(l)
 	}
 }
@@ -230,14 +229,14 @@ func (w *Watchdog) RecheckOf(some func(key string) bool) {
 	defer w.mu.Unlock()
 	now := monotonic.Now()
 	w.recheck = now
-	for _, l := range w.queue {
-		if some(l.Key()) {
-			l.again(now)
+	for _, g := range w.queue {
+		if some(g.lease.Key()) {
+			g.lease.again(now)
 		}
 	}
-	heap.Init(&w.queue)
+	w.queue.fixAll()
 	if len(w.queue) > 0 {
-		w.wake(w.queue[0])
+		w.wake(w.queue[0].lease)
 	}
 }
 
@@ -245,8 +244,8 @@ func (w *Watchdog) RecheckOf(some func(key string) bool) {
 func (w *Watchdog) Each(f func(key string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, l := range w.queue {
-		f(l.Key())
+	for _, g := range w.queue {
+		f(g.lease.Key())
 	}
 }
 
@@ -258,7 +257,11 @@ func (w *Watchdog) Leases(most int) (some []*Lease, rest int) {
 	if most > 0 {
 		n = min(n, most)
 	}
-	return slices.Clone(w.queue[:n]), len(w.queue) - n
+	some = make([]*Lease, n)
+	for i, g := range w.queue[:n] {
+		some[i] = g.lease
+	}
+	return some, len(w.queue) - n
 }
 
 // again makes a request about l due now, also during a request: the answer to that may be older.
@@ -306,8 +309,8 @@ func (w *Watchdog) Close() {
 	if !w.closed {
 		w.closed = true
 		close(w.closing)
-		for _, l := range w.queue {
-			l.index = -1
+		for _, g := range w.queue {
+			g.lease.index = -1
 		}
 		w.queue = nil
 		for _, ln := range w.lanes {
@@ -326,10 +329,10 @@ func (w *Watchdog) remove(l *Lease) bool {
 	return true
 }
 
-// wake makes the loop look again if l is due before it would. Usually it is not: locks that come and go leave the loop
+// wake makes the loop look again if l, which is in its place in the queue, is due before it would. Usually it is not: locks that come and go leave the loop
 // asleep, since it stays armed for the first of them after that has gone.
 func (w *Watchdog) wake(l *Lease) {
-	due := l.due()
+	due := w.queue[l.index].due
 	if !due.Before(w.armed) {
 		return
 	}
