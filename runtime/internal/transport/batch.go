@@ -178,8 +178,8 @@ func (b *Batcher) SubmitAll(rs []Request, inline bool) {
 // begin reports whether the queue is to be sent now, and not by a sender that is at work already, and whether it has no more
 // than the n requests of the caller.
 func (q *slotQueue) begin(n int) (start, alone bool) {
-	if alone = q.sending == 0 && len(q.queue) == n; !alone {
-		q.b.net.direct.meet()
+	if alone = q.sending == 0 && len(q.queue) == n; !alone && len(q.queue) == n {
+		q.b.net.direct.meet() // the others that wait behind the same script come after it, and call says so
 	}
 	if start = q.sending == 0 || !q.b.single && q.b.net.another(q.sending, len(q.queue)); start {
 		q.sending++
@@ -242,6 +242,9 @@ func (q *slotQueue) call() *call {
 	defer q.b.mu.Unlock()
 	c.q = q
 	n := min(len(q.queue), q.b.most)
+	if n > 1 {
+		q.b.net.direct.meet()
+	}
 	c.some = append(c.some[:0], q.queue[:n]...)
 	left := copy(q.queue, q.queue[n:])
 	clear(q.queue[left:])
