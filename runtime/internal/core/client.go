@@ -62,7 +62,7 @@ type Above interface {
 	Renewed(l *watchdog.Lease, err error)
 	// OwnHolder returns the call of this client that holds a lock, or nil. For a call that reads, that is one that writes.
 	OwnHolder(kind, key string) *observe.Holder
-	// Refuse ends the parked calls of a client that grants nothing any more.
+	// Refuse ends the waiting calls of a client that grants nothing any more, unless they wait for Closing themselves.
 	Refuse()
 	// EndLingers releases all grants that linger.
 	EndLingers()

@@ -30,7 +30,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	c.Mu.Lock()
 	if c.state == stateOpen {
 		c.state = shuttingDown
-		c.endGranting()
+		close(c.Closing)
 	}
 	if c.drained == nil {
 		c.drained = make(signal)
@@ -40,6 +40,7 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 	drained := c.drained
 	c.Mu.Unlock()
+	c.Above.Refuse()
 	c.Above.EndLingers()
 
 	select {
@@ -66,7 +67,7 @@ func (c *Client) Close() error {
 		return nil
 	}
 	if c.state == stateOpen {
-		c.endGranting()
+		close(c.Closing)
 	}
 	c.state = closed
 	close(c.Stopped)
@@ -74,6 +75,7 @@ func (c *Client) Close() error {
 	c.idle = make(signal)
 	c.running.Add(1) // for Close itself
 	c.Mu.Unlock()
+	c.Above.Refuse()
 
 	c.Fleet.Leave()
 	c.Above.CloseAll()
@@ -111,12 +113,6 @@ func (c *Client) Close() error {
 	case <-timer.C:
 		return fmt.Errorf("lockgen: close: requests are still unanswered after %v", c.Settings.OpTimeout)
 	}
-}
-
-// endGranting ends the waiting calls, also those that are parked. The caller holds c.Mu, and calls it once.
-func (c *Client) endGranting() {
-	close(c.Closing)
-	c.Above.Refuse()
 }
 
 // Granting reports whether the client may still grant leases.

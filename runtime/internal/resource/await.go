@@ -41,7 +41,7 @@ func (c *Client) Contend(ctx context.Context, q Contest, w *Waiter, cfg leases.C
 
 // begin joins the contest, and returns the result. If w is to ask for a mutex, begin asks and waits for the first event, and returns
 // [Entered] if w has what it wants then. Nearly every call for a free lock ends here. It has a smaller frame on the stack than the loop that
-// waits for everything, and less to set up.
+// waits for everything, and less to set up. The end of the client comes as an event, see [user.Refuse].
 func (c *Client) begin(ctx context.Context, q Contest, w *Waiter, cfg *leases.Config) (entry Entry, asked bool) {
 	entry = q.Join(w)
 	yields, ok := q.(yielding)
@@ -52,13 +52,20 @@ func (c *Client) begin(ctx context.Context, q Contest, w *Waiter, cfg *leases.Co
 		return entry, false
 	}
 	q.Ask(w)
-	select {
-	case <-w.Events.Bell:
-		if w.Events.TakeIf(engine.Given) {
-			return Entered, true
+	if c.Refusal() != nil {
+		return entry, true
+	}
+	if done := ctx.Done(); done == nil {
+		<-w.Events.Bell // to wait for one channel costs a third of waiting for several, one of which all calls share
+	} else {
+		select {
+		case <-w.Events.Bell:
+		case <-done:
+			return entry, true
 		}
-	case <-ctx.Done():
-	case <-c.Closing:
+	}
+	if w.Events.TakeIf(engine.Given) {
+		return Entered, true
 	}
 	return entry, true // awaitFrom finds the event, or what ends the wait
 }
