@@ -25,6 +25,7 @@ type Client struct {
 	Withdrawals        withdrawal.Client
 	suspects           engine.Suspects[Wish]
 	alarms             engine.Alarms[Wish]
+	awaited            awaitedReleases
 	registries         []anyRegistry // one for each kind of lock; guarded by Mu
 	queues             Queues        // of locks that consist of others, or nil; guarded by Mu
 	Spread             time.Duration // how long a client at rest may take to subscribe again

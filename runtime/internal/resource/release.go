@@ -3,6 +3,7 @@ package resource
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,16 +43,11 @@ type ReleaseOp struct {
 	Again   *Ticket       // the ticket by which this process wants the key once more, with terms
 	Terms   engine.Terms
 
-	done  chan error  // the outcome, if the ticket was granted, or errLate, or both
-	timer *time.Timer // sends errLate
+	done    chan error // the outcome, if the ticket was granted, or errLate, or both
+	awaited int        // its place among the awaited releases, counted from 1; 0 if it is none of them; guarded by these
 }
 
-var releaseOps = sync.Pool{New: func() any {
-	done := make(chan error, 2)
-	timer := time.AfterFunc(time.Hour, func() { done <- errLate })
-	timer.Stop()
-	return &ReleaseOp{done: done, timer: timer}
-}}
+var releaseOps = sync.Pool{New: func() any { return &ReleaseOp{done: make(chan error, 2)} }}
 
 // errLate says that a release has no outcome in time.
 var errLate = errors.New("late")
@@ -59,14 +55,14 @@ var errLate = errors.New("late")
 // ReleaseOf returns the release of a ticket, and of its grant unless that is nil.
 func (r *LineCore) ReleaseOf(tk *Ticket, of *Grant) *ReleaseOp {
 	op := releaseOps.Get().(*ReleaseOp)
-	*op = ReleaseOp{Ticket: tk, Of: of, Placed: tk.Placed, done: op.done, timer: op.timer, limit: core.Now().Add(r.Client.Settings.OpTimeout)}
+	*op = ReleaseOp{Ticket: tk, Of: of, Placed: tk.Placed, done: op.done, limit: core.Now().Add(r.Client.Settings.OpTimeout)}
 	r.Kind.Releasing(op)
 	return op
 }
 
 // recycle lets another release use op.
 func (op *ReleaseOp) recycle() {
-	*op = ReleaseOp{done: op.done, timer: op.timer}
+	*op = ReleaseOp{done: op.done}
 	releaseOps.Put(op)
 }
 
@@ -89,17 +85,17 @@ func (op *ReleaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []str
 // Outcome returns the outcome for the grant of l, or of no lease if l is nil, at most Options.OpTimeout after its release
 // began. After that the release goes on without the caller.
 func (op *ReleaseOp) Outcome(l *leases.Lease) (err error) {
-	limit, inTime := op.Ticket.Resource.Client.Settings.OpTimeout, true
+	c, inTime := op.Ticket.Resource.Client, true
 	select {
 	case err = <-op.done:
 	default:
-		op.timer.Reset(time.Until(op.limit)) // to wait for one channel costs half of waiting for two
+		c.awaited.add(op) // to wait for one channel costs half of waiting for two
 		err = <-op.done
-		inTime = op.timer.Stop() // else errLate may still come
+		inTime = c.awaited.remove(op) // else errLate may still come
 	}
 	switch {
 	case err == errLate: //nolint:errorlint // this very one
-		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", limit)
+		return fmt.Errorf("no answer within %v; the key is given back as soon as Redis answers, or expires", c.Settings.OpTimeout)
 	case inTime:
 		op.recycle()
 	}
@@ -187,4 +183,74 @@ func (op *ReleaseOp) sendAgain(err error) bool {
 		r.Kind.SendRelease(op, false)
 	})
 	return true
+}
+
+// awaitedReleases are the releases of a client that callers wait for. One timer for all costs less than one for each. The zero value has none.
+type awaitedReleases struct {
+	mu    sync.Mutex // guards the rest
+	all   []*ReleaseOp
+	timer *time.Timer // made when first needed
+	armed time.Time   // when it comes; zero when it is not set
+}
+
+// add has op get errLate at its limit, unless it is removed before.
+func (a *awaitedReleases) add(op *ReleaseOp) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, op)
+	op.awaited = len(a.all)
+	if a.armed.IsZero() || op.limit.Before(a.armed) { // usually it is armed for a release that began before op, and may be over
+		a.arm(op.limit)
+	}
+}
+
+// remove reports whether op was among them, and so gets no errLate.
+func (a *awaitedReleases) remove(op *ReleaseOp) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if op.awaited == 0 {
+		return false
+	}
+	a.drop(op)
+	return true
+}
+
+// drop removes op. The caller holds a.mu.
+func (a *awaitedReleases) drop(op *ReleaseOp) {
+	last := len(a.all) - 1
+	a.all[op.awaited-1] = a.all[last]
+	a.all[last].awaited = op.awaited
+	a.all[last] = nil
+	a.all = a.all[:last]
+	op.awaited = 0
+}
+
+// arm sets the timer. The caller holds a.mu.
+func (a *awaitedReleases) arm(at time.Time) {
+	a.armed = at
+	if a.timer == nil {
+		a.timer = time.AfterFunc(time.Until(at), a.come)
+	} else {
+		a.timer.Reset(time.Until(at))
+	}
+}
+
+// come sends errLate to the releases whose limit is over, and sets the timer for the others.
+func (a *awaitedReleases) come() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var next time.Time
+	a.armed = time.Time{}
+	for _, op := range slices.Backward(a.all) { // so that drop moves none that comes later
+		switch {
+		case !op.limit.After(core.Now()):
+			a.drop(op)
+			op.done <- errLate
+		case next.IsZero() || op.limit.Before(next):
+			next = op.limit
+		}
+	}
+	if !next.IsZero() {
+		a.arm(next)
+	}
 }
