@@ -10,6 +10,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -139,7 +140,7 @@ func (r *LineCore) Promote(how trace.Action, tk *Ticket, w *Waiter, from time.Ti
 	tk.End()
 	g := &Grant{Ticket: tk}
 	g.agree(w.Terms)
-	g.Guard.Holding = g
+	g.Guard.Holding, g.Guard.Began = g, monotonic.Now() // which Holds and the lease need, too: one look at the clock
 	old := r.Kind.Holds(g)
 	r.Answers.Changes()
 	r.Stay()
@@ -148,6 +149,9 @@ func (r *LineCore) Promote(how trace.Action, tk *Ticket, w *Waiter, from time.Ti
 		r.Client.hearFor(r.Key)
 	}
 	r.Client.Watchdog.Start(&g.Guard, from, ttl)
+	if l := r.leaseOf(w); l.Core().Began.IsZero() {
+		l.Core().Began = g.Guard.Began
+	}
 	r.serve(g, w)
 	if old != nil {
 		r.oust(old, g, w)

@@ -24,16 +24,16 @@ type Holding interface {
 type Lease struct {
 	Holding
 
-	TTL   time.Duration // the lease time of each renewal
-	Renew bool          // false for a lease of fixed length, which only has an end
+	TTL   time.Duration  // the lease time of each renewal
+	Began monotonic.Time // when it was granted; zero for when Start is called
+	Renew bool           // false for a lease of fixed length, which only has an end
 	// Unwatched leases are not looked at first: a look would not make the server track them.
 	Unwatched bool
 
-	stage stage          // of its renewal; guarded by mu, with the next one
-	anew  bool           // the answer to the renewal under way may describe an older state
-	index int32          // in the heap, or -1; guarded by Watchdog.mu
-	began monotonic.Time // when Start was called
-	until atomic.Int64   // when the trust in it ends, a monotonic.Time; written under mu
+	stage stage        // of its renewal; guarded by mu, with the next one
+	anew  bool         // the answer to the renewal under way may describe an older state
+	index int32        // in the heap, or -1; guarded by Watchdog.mu
+	until atomic.Int64 // when the trust in it ends, a monotonic.Time; written under mu
 
 	mu    sync.Mutex     // guards the rest; taken after Watchdog.mu
 	sent  monotonic.Time // when the last confirmed request was sent
@@ -101,8 +101,8 @@ func (l *Lease) Extended() bool {
 	return !l.rare().least.IsZero()
 }
 
-// Age returns for how long it has been guarded at the time at.
-func (l *Lease) Age(at monotonic.Time) time.Duration { return at.Sub(l.began) }
+// Age returns for how long it has been granted at the time at.
+func (l *Lease) Age(at monotonic.Time) time.Duration { return at.Sub(l.Began) }
 
 // Ends returns when the key may end if it is not renewed.
 func (l *Lease) Ends() time.Time {

@@ -121,8 +121,11 @@ func (w *Watchdog) First(d time.Duration) {
 // Start guards l, which the server granted no earlier than at sent, for ttl at first. The first
 // lease starts the goroutine.
 func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
-	now, asked := monotonic.Now(), monotonic.Of(sent)
-	l.index, l.began = -1, now
+	l.index = -1
+	if l.Began.IsZero() {
+		l.Began = monotonic.Now()
+	}
+	asked := monotonic.Of(sent)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.mu.Lock()
@@ -131,9 +134,9 @@ func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	l.mu.Unlock()
 	// A Recheck after First(d) finds every lease that was started before that, and those that were asked for before.
 	if asked.Before(w.recheck) {
-		l.again(now)
+		l.again(l.Began)
 	} else if first := w.first; first > 0 && !l.Unwatched {
-		at := now.Add(first) // not sent: a slow server is not asked more often for it
+		at := l.Began.Add(first) // not sent: a slow server is not asked more often for it
 		l.mu.Lock()
 		if l.Renew && ttl < l.TTL && at.Before(l.next) {
 			l.next = at
