@@ -40,6 +40,7 @@ var floors = []library{
 	{name: passingLingers, plain: true, bare: true, lingers: true, open: openPassing(true)},
 	{name: holdingFloor, plain: true, bare: true, renews: true, open: openHolding},
 	{name: recording, plain: true, bare: true, open: openRecording},
+	{name: counted, plain: true, bare: true, open: openCounting},
 }
 
 // openCancellable is the floor, but each call has a context that can end, as a call has whose request is sent again over another
