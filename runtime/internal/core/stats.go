@@ -69,7 +69,9 @@ type counts struct {
 func (n *counts) Waited(d time.Duration) {
 	bucket := bits.Len64(uint64(max(0, d-1) / firstBucket))
 	n.waits[min(bucket, len(n.waits)-1)].Add(1)
-	n.waitSum.Add(int64(max(0, d)))
+	if d > 0 {
+		n.waitSum.Add(int64(d))
+	}
 }
 
 // Called counts a call of a kind that ended with err.

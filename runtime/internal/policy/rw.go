@@ -9,6 +9,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
 )
@@ -26,7 +27,7 @@ type RW struct {
 	// Guarded by Mu:
 	write  *resource.Grant   // the grant of this process for writing, or nil
 	reads  []*resource.Grant // the grants for reading: one for each length of lease
-	probed time.Time         // when Redis was last asked for waiting Java programs
+	probed monotonic.Time    // when Redis was last asked for waiting Java programs
 }
 
 const (
@@ -66,11 +67,12 @@ func (r *RW) Enter(ctx context.Context, l *leases.Lease, cfg leases.Config) (ent
 	case r.write != nil || !r.Queue.Empty():
 		return false, nil, nil
 	}
-	now := time.Now()
+	now := monotonic.Now()
 	g := r.joinable(cfg.Terms, cfg.MaxHold, now)
 	if g == nil {
 		return false, nil, nil
 	}
+	l.Core().Began = now
 	g.Attach(l)
 	r.Client.Counts.Waited(0)
 	if now.Sub(r.probed) > probeEvery {
@@ -94,7 +96,7 @@ func (r *RW) allowed(ctx context.Context, l *leases.Lease, t engine.Terms, limit
 		return true, nil, nil
 	case writes != nil:
 		// A read grant beside a write grant is of the same holder.
-		if g := r.joinable(t, limit, time.Now()); g != nil {
+		if g := r.joinable(t, limit, monotonic.Now()); g != nil {
 			g.Attach(l)
 			return true, nil, nil
 		}
@@ -143,7 +145,7 @@ func (r *RW) Grants() []*resource.Grant {
 }
 
 // joinable returns the grant that a reader on these terms may join, or nil.
-func (r *RW) joinable(t engine.Terms, limit time.Duration, now time.Time) *resource.Grant {
+func (r *RW) joinable(t engine.Terms, limit time.Duration, now monotonic.Time) *resource.Grant {
 	if !t.Renew || limit > 0 {
 		return nil
 	}
@@ -158,7 +160,7 @@ func (r *RW) joinable(t engine.Terms, limit time.Duration, now time.Time) *resou
 // probe asks for waiting writers, since readers that come and go without end would keep them out, and stops new readers
 // from joining if there is one. The process may get no message of them: a Java program sends none, and some of this
 // library do not listen.
-func (r *RW) probe(now time.Time) {
+func (r *RW) probe(now monotonic.Time) {
 	r.probed = now
 	r.Stay()
 	r.Client.Spawn(func() {
@@ -208,7 +210,7 @@ func (r *RW) Follow(w *resource.Waiter) bool {
 	if rwTicketOf(w).write || w.For.Ticket.Number > 0 || r.write != nil || !r.Client.Granting() {
 		return false
 	}
-	g := r.joinable(w.Terms, w.Limit, time.Now())
+	g := r.joinable(w.Terms, w.Limit, monotonic.Now())
 	if g == nil {
 		return false
 	}

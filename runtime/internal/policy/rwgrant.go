@@ -2,11 +2,11 @@ package policy
 
 import (
 	"slices"
-	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
 )
@@ -19,7 +19,7 @@ func (r *RW) Holds(g *resource.Grant) (old *resource.Grant) {
 		r.write = g
 	} else {
 		r.reads = append(r.reads, g)
-		r.probed = time.Now()
+		r.probed = monotonic.Now()
 	}
 	return nil
 }

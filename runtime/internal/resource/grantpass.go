@@ -43,9 +43,9 @@ func canPassAt(c *core.Client, at monotonic.Time, guard *watchdog.Lease, held, w
 // Renewed reports whether the grant lives as long as its leases do.
 func (g *Grant) Renewed() bool { return g.Guard.Renew && g.Rare().limit == 0 }
 
-// Trusted reports whether there is enough trust left to pass the grant on.
-func (g *Grant) Trusted(now time.Time) bool {
-	return g.Guard.Until().Sub(now) >= min(g.Guard.TTL, HandOverLease)/3
+// Trusted reports whether there is enough trust left at the time at, which is now, for one more caller to have the grant.
+func (g *Grant) Trusted(at monotonic.Time) bool {
+	return g.Guard.TrustedAt(at.Add(min(g.Guard.TTL, HandOverLease) / 3))
 }
 
 // Succeed gives the grant to l in place of outer, if no other lease has it, and reports whether it did.

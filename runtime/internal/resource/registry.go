@@ -13,15 +13,16 @@ import (
 
 // A Registry has the entries of a client for the keys of one kind of lock: each from the first reference to it until
 // the last one is gone.
-type Registry[T Registered] struct {
+type Registry[T registrable] struct {
 	Client *Client // its Mu guards the rest
 	create func(c *Client, key string) T
 	all    engine.Table[string, T]
-	number uint8 // of the registry
+	latest atomic.Value // the entry that was found last, while it is one of all: callers of one key find it without Mu
+	number uint8        // of the registry
 }
 
 // NewRegistry returns a registry of c, whose entries create makes.
-func NewRegistry[T Registered](c *Client, create func(c *Client, key string) T) *Registry[T] {
+func NewRegistry[T registrable](c *Client, create func(c *Client, key string) T) *Registry[T] {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	keyOf := func(one T) string { return one.references().Key }
@@ -52,9 +53,16 @@ func (g *Registry[T]) Enter(key string, closing bool) (T, error) {
 // Find returns the entry of key, if there is one. The registry may forget the entry at any moment, but not while the process holds the key
 // in Redis.
 func (g *Registry[T]) Find(key string) (one T, ok bool) {
+	var none T
+	if latest, some := g.latest.Load().(T); some && latest != none && latest.references().Key == key {
+		return latest, true
+	}
 	g.Client.Mu.Lock()
 	defer g.Client.Mu.Unlock()
-	return g.all.Get(key)
+	if one, ok = g.all.Get(key); ok {
+		g.latest.Store(one)
+	}
+	return one, ok
 }
 
 // Entries returns the entry of key, or all entries if key is empty.
@@ -98,7 +106,13 @@ func (g *Registry[T]) list(key string, all []Registered) []Registered {
 	return all
 }
 
-func (g *Registry[T]) forget(key string) { g.all.Remove(key) }
+func (g *Registry[T]) forget(key string) {
+	if one, ok := g.all.Get(key); ok {
+		var none T
+		g.latest.CompareAndSwap(one, none)
+		g.all.Remove(key)
+	}
+}
 
 // A Registered is one entry: what a client has for a key.
 type Registered interface {
@@ -115,6 +129,12 @@ type Registered interface {
 	EachWaiting(f func(w *Waiter, kind string))
 	// Close ends the leases of the key because the client is closed.
 	Close()
+}
+
+// A registrable is a Registered that can be told from none, which is the zero value.
+type registrable interface {
+	comparable
+	Registered
 }
 
 // An anyRegistry is a Registry of any kind of lock.
@@ -163,7 +183,7 @@ func (e *Referenced) Exit() {
 }
 
 // Inside enters the entry of key, and returns the result of call with that entry.
-func Inside[T Registered, A any](g *Registry[T], op, key string, call func(one T) (A, error)) (A, error) {
+func Inside[T registrable, A any](g *Registry[T], op, key string, call func(one T) (A, error)) (A, error) {
 	var one T
 	err := g.client().CheckKey(key)
 	if err == nil {
