@@ -1,7 +1,8 @@
 --
 -- Hands one lock over to the only process in its wait queue, which most releases do that are not left to free. This file
 -- stands in front of release, ahead of the shared functions: to create those takes the server longer than to hand the lock
--- over. Anything else is left to release, which goes on from here. The arguments and the reply are those of release.
+-- over. Anything else is left to release, which goes on from here. The arguments and the reply are those of release, but one number
+-- instead of 1, 0, 0, 0: a table costs a tenth of the script.
 
 -- freed says that the owner's lock was just freed, and first is the place that was taken from the wait queue, if there was one.
 local freed, first
@@ -18,7 +19,7 @@ if #KEYS == 4 and ARGV[5] == '' and ARGV[7] == '0' then
         local granted = 'granted ' .. n .. ' ' .. now[1] .. string.sub('00000' .. now[2], -6) .. ' 0 0 of lock ' .. lock
         local heard = redis.pcall('publish', 'lockgen_process:' .. uuid, granted)
         if type(heard) == 'number' and heard > 0 then
-          return {1, 0, 0, 0}
+          return 1
         end
         redis.call('hdel', lock, first) -- the process does not listen
         first = nil

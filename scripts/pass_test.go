@@ -47,9 +47,7 @@ func TestRelease_OfOneLockIsThatOfSeveral(t *testing.T) {
 						if beside != nil {
 							args = append(args, x.me+":9", "", "0", "0")
 						}
-						reply, err := s.eval(scripts.Release, keys, args...).ToArray()
-						require.NoError(t, err)
-						n, err := numbers(reply[:4], nil)
+						n, err := four(s.eval(scripts.Release, keys, args...))
 						require.NoError(t, err)
 						held := s.int("PTTL", "KEY") > 0
 						var places any

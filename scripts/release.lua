@@ -18,7 +18,7 @@
 -- ARGV[start]    for how many milliseconds no process of this library asks for the lock, if it is the turn of Redisson's
 --                waiters, should there be any; else 0
 --
--- Reply: four values for each lock: what, s, µs, token
+-- Reply: four values for each lock: what, s, µs, token; or the number 1, for one lock that pass.lua has handed over
 --   what  is -1  the lock was not the owner's: free, another owner's, or not a lock at all
 --             0  it is free now
 --             1  the first in the queue has it

@@ -129,7 +129,16 @@ func (s *scene) release(owner string) (int64, error) {
 }
 
 func (s *scene) giveBack(owner, again, start, publish string) ([]int64, error) {
-	return numbers(s.eval(scripts.Release, []string{s.key, s.waiting(), s.channel, s.counter()}, unlocked, publish, claim, owner, again, "600000", start).ToArray())
+	return four(s.eval(scripts.Release, []string{s.key, s.waiting(), s.channel, s.counter()}, unlocked, publish, claim, owner, again, "600000", start))
+}
+
+// four returns the four numbers of the reply about the first lock: a reply of one number has that for each, and zeros behind it.
+func four(reply rueidis.RedisResult) ([]int64, error) {
+	if n, err := reply.AsInt64(); err == nil {
+		return []int64{n, 0, 0, 0}, nil
+	}
+	all, err := reply.ToArray()
+	return numbers(all[:min(4, len(all))], err)
 }
 
 // numbers returns the reply of a script about one lock of several: numbers, or an error in place of the first.

@@ -385,7 +385,11 @@ func (t *Transport) sendLate() {
 // requests.
 func (t *Transport) RunBatch(cmd protocol.Command) error {
 	answer, _ := t.RunInTime(nil, cmd)
-	reply, err := answer.result.ToArray()
+	all, err := answer.result.ToMessage()
+	if err != nil || all.IsInt64() { // one number is the answer to each request
+		return err
+	}
+	reply, err := all.ToArray()
 	for size := len(protocol.Answer{}); err == nil && len(reply) > 0; reply = reply[size:] {
 		if len(reply) < size {
 			return errShort

@@ -146,7 +146,8 @@ func TestRun_LoadsScripts(t *testing.T) {
 
 func TestRunBatch(t *testing.T) {
 	t.Parallel()
-	net, p, _ := start(t, nil, Config{})
+	server := redistest.Server(t)
+	net, p, _ := start(t, server, Config{})
 	key := redistest.Key(t, "k")
 	release := func(keys ...string) protocol.Command {
 		batch := p.Releases()
@@ -158,6 +159,11 @@ func TestRunBatch(t *testing.T) {
 	}
 	require.NoError(t, net.RunBatch(release(key, key+"2")))
 	require.NoError(t, net.RunBatch(release()))
+	frees := p.Frees()
+	free := protocol.Command{Script: frees.Script, Args: slices.Clone(frees.Common)}
+	free.Keys, free.Args = p.Free(free.Keys, free.Args, key, 1)
+	require.NoError(t, server.Do("HSET", key, p.Owner(1), "1").Error())
+	require.NoError(t, net.RunBatch(free), "which is answered by one number")
 	require.Error(t, net.RunBatch(p.Inspect(key)), "which is no batch")
 }
 
