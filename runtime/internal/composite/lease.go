@@ -161,6 +161,9 @@ func (co *compositeLease) Over() {
 // Look ends the whole if too many parts have ended, the last one because of cause. Otherwise it replaces the lost
 // parts.
 func (co *compositeLease) Look(cause error) {
+	if co.whole.Core().Ended() == failure.ErrReleased { //nolint:errorlint // this very one
+		return // each part ends after that, and there is nothing left to end or to replace
+	}
 	co.mu.Lock()
 	left := 0
 	var gone []*leases.Lease
