@@ -31,7 +31,7 @@ func tryout(ctx context.Context, m *locks.Mutex, opts ...leases.Option) (*policy
 	if err != nil {
 		return nil, nil, cfg, err
 	}
-	r, l, err := m.Approach(ctx, cfg)
+	r, l, err := m.Approach(ctx, leases.New(m.Client().Core(), core.KindMutex, m.Key(), ctx), &cfg)
 	return r, l, cfg, err
 }
 

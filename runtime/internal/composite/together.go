@@ -42,7 +42,7 @@ type trial struct {
 	w        *resource.Waiter
 	entry    resource.Entry // the result of joining the resource
 	asked    asked
-	cfg      leases.Config
+	cfg      *leases.Config // which those of equal options share
 	lease    *leases.Lease
 	err      error
 }
@@ -55,16 +55,19 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 	opts = append(slices.Clip(opts), leases.WithWait(0))
 	trials := make([]trial, 0, len(mutexes))
 	again = true
+	next := leases.Several(c.Core(), core.KindMutex, len(mutexes), under)
+	above := under // each member has a key of its own, so none enters again under a lease that this call makes
 	for i, m := range mutexes {
 		trials = append(trials, trial{m: m, own: under})
 		t := &trials[i]
 		if i > 0 && len(m.Options()) == 0 && len(mutexes[i-1].Options()) == 0 {
 			t.cfg = trials[i-1].cfg
 		} else {
-			t.cfg, t.err = leases.Configure(c.Core(), m.Options(), opts)
+			t.cfg = new(leases.Config)
+			*t.cfg, t.err = leases.Configure(c.Core(), m.Options(), opts)
 		}
 		if t.err == nil {
-			t.resource, t.lease, t.err = m.Approach(t.own, t.cfg)
+			t.resource, t.lease, t.err = m.Approach(above, next(m.Key(), t.own), t.cfg)
 		}
 		if t.err != nil {
 			again = false // nothing is sent
@@ -74,7 +77,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 		if t.resource == nil {
 			continue
 		}
-		t.w = resource.NewWaiter(t.own, t.lease, t.cfg)
+		t.w = resource.NewWaiter(t.own, t.lease, *t.cfg)
 		t.entry = t.resource.Join(t.w)
 		if t.entry == resource.TurnedAway {
 			break // the mutexes behind it need not be tried
@@ -97,7 +100,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 		default:
 			var lease *leases.Lease
 			t.asked = asked{Mutex: t.resource, entry: t.entry, again: t.entry != resource.ToAsk}
-			if lease, t.err = c.Base().Contend(ctx, &t.asked, t.w, t.cfg, nil); lease != nil {
+			if lease, t.err = c.Base().Contend(ctx, &t.asked, t.w, *t.cfg, nil); lease != nil {
 				t.lease = lease // the one that it had from the beginning
 			}
 			t.resource.Exit()

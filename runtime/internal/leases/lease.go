@@ -107,9 +107,10 @@ func New(c *core.Client, kind, key string, parent context.Context) *Lease {
 	return l
 }
 
-// Empty returns a new lease that is not prepared, with room for what hooks learn of its call if there are hooks.
+// Empty returns a new lease that is not prepared, with room for what hooks learn of its call if there are hooks. A lock without a client,
+// whose calls fail, has no hooks.
 func Empty(c *core.Client) *Lease {
-	if !c.Observed {
+	if c == nil || !c.Observed {
 		return new(Lease)
 	}
 	observed := new(struct {
@@ -120,6 +121,34 @@ func Empty(c *core.Client) *Lease {
 	observed.extra.call = &observed.origin
 	observed.lease.core.extra.Store(&observed.extra)
 	return &observed.lease
+}
+
+// Several prepares a lease of each of n parts of a whole under parent, for waiters, in one piece of memory: they are mostly freed together,
+// too. next returns one after the other, each for a key and under a context that has the owner of parent.
+func Several(c *core.Client, kind string, n int, parent context.Context) (next func(key string, under context.Context) *Lease) {
+	type part struct {
+		lease Lease
+		extra Extra // each has one: it is within the whole
+	}
+	owner := ownerFrom(parent)
+	var parts []part
+	if c == nil || !c.Observed {
+		parts = make([]part, n)
+	}
+	i := 0
+	return func(key string, under context.Context) *Lease {
+		var l *Lease
+		if parts == nil {
+			l = Empty(c)
+		} else {
+			l = &parts[i].lease
+			l.core.extra.Store(&parts[i].extra)
+		}
+		i++
+		l.core.OwnedBy(owner)
+		l.core.Prepare(c, kind, key, under)
+		return l
+	}
 }
 
 // Prepare initializes t, which has not begun.

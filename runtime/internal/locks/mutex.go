@@ -107,7 +107,7 @@ func (m *Mutex) take(ctx context.Context, cfg leases.Config, err error, waiting 
 	if err != nil {
 		return nil, err
 	}
-	r, l, err := m.Approach(ctx, cfg)
+	r, l, err := m.Approach(ctx, leases.New(m.c.Core(), core.KindMutex, m.key, ctx), &cfg)
 	if r == nil {
 		return l, err
 	}
@@ -117,20 +117,20 @@ func (m *Mutex) take(ctx context.Context, cfg leases.Config, err error, waiting 
 	return m.c.base.Contend(ctx, r, w, cfg, waiting)
 }
 
-// Approach returns what a call under ctx contends for: a lease that has no grant yet, at a resource that the caller leaves. If there is no
-// resource, the lease has entered again, or there is an error.
-func (m *Mutex) Approach(ctx context.Context, cfg leases.Config) (*policy.Mutex, *leases.Lease, error) {
+// Approach returns what a call contends for with its lease l, which is prepared: a resource that the caller leaves. If there is no resource,
+// the lease that it returns has entered again, or there is an error. The call enters again under a lease of its key in ctx, its context or
+// one above that.
+func (m *Mutex) Approach(ctx context.Context, l *leases.Lease, cfg *leases.Config) (*policy.Mutex, *leases.Lease, error) {
 	if err := m.c.Core().CheckKey(m.key); err != nil {
 		return nil, nil, err
 	}
-	l := leases.New(m.c.Core(), core.KindMutex, m.key, ctx)
 	l.Core().Label = cfg.Label
 	if outer := leases.Enterable(ctx, m.c.Core(), m.key); outer != nil && outer.Core().Grant.Reenter(outer, l) {
-		l, err := l.Entered(ctx, cfg)
+		l, err := l.Entered(ctx, *cfg)
 		return nil, l, err
 	}
 	if cfg.Linger > 0 && l.Core().Rare().Owner == nil {
-		if r, ok := m.c.mutexes.Find(m.key); ok && r.TakeLingering(l, &cfg) {
+		if r, ok := m.c.mutexes.Find(m.key); ok && r.TakeLingering(l, cfg) {
 			return nil, l, nil
 		}
 	}
@@ -140,7 +140,7 @@ func (m *Mutex) Approach(ctx context.Context, cfg leases.Config) (*policy.Mutex,
 	}
 	if r.ReenterBy(l) {
 		r.Exit()
-		l, err = l.Entered(ctx, cfg)
+		l, err = l.Entered(ctx, *cfg)
 		return nil, l, err
 	}
 	return r, l, nil
