@@ -57,7 +57,7 @@ func (o Options) address(text string) (address, error) {
 	option.Sentinel.Dialer, option.Sentinel.TLSConfig = option.Dialer, option.TLSConfig
 	option.Sentinel.Username, option.Sentinel.Password = said.Get("sentinel_username"), said.Get("sentinel_password")
 	option.Sentinel.TopologyRefreshInterval = time.Second // the sentinel that leads a failover announces it late, and the message may be lost
-	return address{option}, nil
+	return address{pausing(option)}, nil
 }
 
 // secure configures TLS for the connections.
