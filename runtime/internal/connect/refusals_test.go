@@ -53,7 +53,7 @@ func TestRefusals(t *testing.T) {
 		require.NoError(t, try(ctx, "down:1"), "after a connection there is no pause")
 		require.Equal(t, 4, dials["down:1"])
 
-		// What only one caller has met does not keep others from dialling.
+		// A refusal that only one caller has met does not keep others from dialling.
 		ended, end := context.WithCancel(ctx)
 		end()
 		answer = &net.OpError{Op: "dial", Net: "tcp", Err: context.Canceled}

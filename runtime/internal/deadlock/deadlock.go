@@ -282,7 +282,7 @@ func (d *Detector) look() *index {
 	return x
 }
 
-// Tick begins the rounds that are due at a time, and repeats what is to be told again. It returns in how long there is more to do, and
+// Tick begins the rounds that are due at a time, and announces again what is due. It returns in how long there is more to do, and
 // whether there is.
 func (d *Detector) Tick(now time.Duration) (next time.Duration, more bool) {
 	x := d.look()

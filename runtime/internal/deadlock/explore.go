@@ -237,7 +237,7 @@ const (
 	tellsEvery = 16
 )
 
-// announce tells all processes of a circle. If the next round does not find it, they are told again, since a message may be lost.
+// announce tells all processes of a circle. If the next round does not find it, announce repeats the message, since a message may be lost.
 func (d *Detector) announce(now time.Duration, x *index, c Circle) {
 	key := c.key()
 	for _, call := range c.Calls {
@@ -258,19 +258,19 @@ func (d *Detector) announce(now time.Duration, x *index, c Circle) {
 	d.deliver(now, x, c)
 }
 
-// tell has a circle told to its other processes.
+// tell sends a circle to its other processes.
 func (d *Detector) tell(c Circle, send func(process string, it item)) {
-	told := map[string]bool{d.self: true}
+	sent := map[string]bool{d.self: true}
 	for _, call := range c.Calls {
-		if !told[call.Process] {
-			told[call.Process] = true
+		if !sent[call.Process] {
+			sent[call.Process] = true
 			send(call.Process, item{Found: &c})
 		}
 	}
 }
 
-// deliver tells the calls of this process that are in a circle. A call that waits no more is told, too: it has been granted what it
-// waited for since another one was ended. One that still waits is told only if it was in the circle a moment ago: if the message is
+// deliver tells the calls of this process that are in a circle. This includes a call that waits no more: it has been granted what it
+// waited for since another one was ended. A call that still waits hears of it only if it was in the circle a moment ago: if the message is
 // late, the circle may be gone, and the next round says so.
 func (d *Detector) deliver(now time.Duration, x *index, c Circle) {
 	for _, call := range c.Calls {

@@ -24,7 +24,7 @@ type Message struct {
 }
 
 // An outbox holds what is to be sent, until it may be. A probe that has waited there for an interval is of no use any more, and what
-// ends a search is not after a fourth of one. A circle that is found is told also late.
+// ends a search is not after a fourth of one. A circle that is found is worth sending also late.
 type outbox struct {
 	interval time.Duration
 	tokens   float64       // messages that may be sent

@@ -131,7 +131,7 @@ type Registered interface {
 	Close()
 }
 
-// A registrable is a Registered that can be told from none, which is the zero value.
+// A registrable is a Registered that can be compared with none, the zero value.
 type registrable interface {
 	comparable
 	Registered

@@ -194,7 +194,7 @@ type queue []guarded
 
 // A guarded is a lease in the queue.
 type guarded struct {
-	due   monotonic.Time // what the lease said when it was put in its place: each change of a lease is followed by fix, under Watchdog.mu
+	due   monotonic.Time // when something is due, as the lease said when it was put in its place: each change of a lease is followed by fix, under Watchdog.mu
 	lease *Lease
 }
 
