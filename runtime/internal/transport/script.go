@@ -152,18 +152,30 @@ func (l *link) load(seen uint64) uint64 {
 // next time, too, and others may have loaded the scripts.
 func (l *link) loadOn(addr string, node rueidis.Client) bool {
 	all := scripts.All()
-	loads := make(rueidis.Commands, len(all))
-	for i, s := range all {
+	// The first one goes alone: a server that is down costs each request only that, and not the texts of all, which are half a megabyte.
+	if err := node.Do(context.Background(), node.B().ScriptLoad().Script(all[0].Source()).Build()).Error(); err != nil {
+		return l.unloaded(addr, err)
+	}
+	loads := make(rueidis.Commands, len(all)-1)
+	for i, s := range all[1:] {
 		loads[i] = node.B().ScriptLoad().Script(s.Source()).Build()
 	}
 	for _, reply := range node.DoMulti(context.Background(), loads...) {
 		if err := reply.Error(); err != nil {
-			l.cfg.Logger.Warn("lockgen: scripts could not be loaded", "server", addr, "error", err)
-			_, answered := rueidis.IsRedisErr(err)
-			return answered && !Passing(err)
+			return l.unloaded(addr, err)
 		}
 	}
+	l.without.Delete(addr)
 	return true
+}
+
+// unloaded logs that a server has no scripts, once until it has, and returns the result of loadOn.
+func (l *link) unloaded(addr string, err error) bool {
+	if _, known := l.without.LoadOrStore(addr, struct{}{}); !known {
+		l.cfg.Logger.Warn("lockgen: scripts could not be loaded", "server", addr, "error", err)
+	}
+	_, answered := rueidis.IsRedisErr(err)
+	return answered && !Passing(err)
 }
 
 // failedOver reports whether err, of a request, may be that of a connection that was closed because there is another

@@ -1,0 +1,46 @@
+package transport
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// TestLoad_OfAServerThatIsDown sends requests to a server that went down before it had any script: none of them makes the texts of all
+// scripts, and the log has one line. When the server is back it gets the scripts.
+func TestLoad_OfAServerThatIsDown(t *testing.T) {
+	t.Parallel()
+	texts := 0
+	for _, s := range scripts.All() {
+		texts += len(s.Source())
+	}
+	server := redistest.Server(t)
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	var log bytes.Buffer
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	net := New(Config{Client: server.Client(), UUID: process.UUID, User: u, Stopped: make(chan struct{}), OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	lines := func() int { return strings.Count(log.String(), "scripts could not be loaded") }
+	require.Greater(t, texts, 200<<10, "the texts are what a request would notice")
+
+	server.Kill()
+	made := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			require.Error(b, net.Run(process.Leader("k")).Err())
+		}
+	})
+	require.Less(t, made.AllocedBytesPerOp(), int64(texts/4), "bytes for a request")
+	require.Equal(t, 1, lines())
+
+	server.Restart()
+	require.NoError(t, net.Run(process.Leader("k")).Err())
+	require.Equal(t, 1, lines())
+}
