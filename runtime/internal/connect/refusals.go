@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -47,20 +48,20 @@ func pausing(option rueidis.ClientOption) rueidis.ClientOption {
 // connect dials a server, or returns why it refused to connect within the last refusalPause.
 func (r *refusals) connect(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
 	r.mu.Lock()
-	last, refused := r.of[addr]
-	if refused && monotonic.Since(last.at) < refusalPause {
+	if last, refused := r.of[addr]; refused && monotonic.Since(last.at) < refusalPause {
 		r.mu.Unlock()
 		return nil, last.err
 	}
 	r.mu.Unlock()
 	conn, err := r.dial(ctx, addr, d, secure)
-	again := refusal{err, monotonic.Now()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := monotonic.Now()
+	maps.DeleteFunc(r.of, func(_ string, old refusal) bool { return now.Sub(old.at) >= refusalPause }) // servers come and go
 	switch {
 	case refuses(ctx, err):
-		r.of[addr] = again
-	case refused:
+		r.of[addr] = refusal{err, now}
+	case err == nil:
 		delete(r.of, addr)
 	}
 	return conn, err

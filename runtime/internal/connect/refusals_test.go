@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"syscall"
@@ -88,4 +89,20 @@ func TestRefusals_Address(t *testing.T) {
 	_, first := dial()
 	require.Error(t, first)
 	require.True(t, refuses(t.Context(), first), "the system refuses with %v", first)
+}
+
+// TestRefusals_Forgets remembers no server for longer than the pause: servers come and go.
+func TestRefusals_Forgets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &refusals{of: map[string]refusal{}, dial: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		}}
+		for i := range 100 {
+			_, err := r.connect(t.Context(), fmt.Sprint("down:", i), nil, nil)
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+			time.Sleep(refusalPause)
+		}
+		require.Len(t, r.of, 1)
+	})
 }
