@@ -79,16 +79,15 @@ func TestRefusals_Address(t *testing.T) {
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	addr := listener.Addr().String()
-	dial := func() (net.Conn, error) { return at.option.DialCtxFn(t.Context(), addr, &at.option.Dialer, nil) }
-	conn, err := dial()
+	t.Cleanup(func() { _ = listener.Close() })
+	dial := func(addr string) (net.Conn, error) { return at.option.DialCtxFn(t.Context(), addr, &at.option.Dialer, nil) }
+	conn, err := dial(listener.Addr().String())
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
-	require.NoError(t, listener.Close())
 
-	_, first := dial()
-	require.Error(t, first)
-	require.True(t, refuses(t.Context(), first), "the system refuses with %v", first)
+	_, err = dial("127.0.0.1:1") // no port that the system gives to others
+	require.Error(t, err)
+	require.True(t, refuses(t.Context(), err), "the system refuses with %v", err)
 }
 
 // TestRefusals_Forgets remembers no server for longer than the pause: servers come and go.
