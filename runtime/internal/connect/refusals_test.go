@@ -80,7 +80,9 @@ func TestRefusals_Address(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
-	dial := func(addr string) (net.Conn, error) { return at.option.DialCtxFn(t.Context(), addr, &at.option.Dialer, nil) }
+	dial := func(addr string) (net.Conn, error) {
+		return at.option.DialCtxFn(t.Context(), addr, &at.option.Dialer, nil)
+	}
 	conn, err := dial(listener.Addr().String())
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
