@@ -258,6 +258,38 @@ func TestFault_CloseFailsWhoeverWaitsThroughAClientThatIsNotBrief(t *testing.T) 
 	})
 }
 
+// TestFault_ShutdownFailsACallWhoseRequestIsUnderWay has no answer and no end of the call's context: only Shutdown ends its wait, which
+// waits itself for the lease of another key.
+func TestFault_ShutdownFailsACallWhoseRequestIsUnderWay(t *testing.T) {
+	t.Parallel()
+	atBest(t, inTime, func() bool {
+		l := newLine(t, lockrt.Options{})
+		c, err := lockrt.New(redistest.NewClient(t, l.proxy.Addr(), func(o *rueidis.ClientOption) {
+			o.ConnWriteTimeout, o.PipelineMultiplex = time.Hour, -1
+		}), lockrt.Options{OpTimeout: 3 * time.Second, Tracking: lockrt.TrackingOff})
+		require.NoError(t, err)
+		held := ok(t)(c.Mutex(l.key + ":held").Lock(patient(t)))
+		acquires := l.seen(asks)
+		l.proxy.Blackhole(redistest.Both)
+		pending := lockLater(context.Background(), c.Mutex(l.key))
+		if !underWay(l, acquires, pending) {
+			l.proxy.Deliver()
+			_ = c.Close()
+			return false
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- c.Shutdown(t.Context()) }()
+		require.ErrorIs(t, receive(t, pending, "the call whose request is under way").err, lockrt.ErrClosed)
+		require.Empty(t, ended)
+		l.proxy.Deliver()
+		require.NoError(t, held.Unlock(t.Context()))
+		require.NoError(t, receive(t, ended, "Shutdown"))
+		gone(t, l.server, l.key)
+		require.NoError(t, c.Close())
+		return true
+	})
+}
+
 func TestFault_UnlockSaysThatTheLeaseWasLostMeanwhile(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")
