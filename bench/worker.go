@@ -108,8 +108,9 @@ type worker struct {
 	ping    rueidis.Client
 	one     held // by lock
 
-	keys []string // of hold and wait
-	held []held
+	keys  []string // of hold and wait
+	held  []held
+	tasks chan func() // of the goroutines of each
 
 	served   atomic.Int64
 	failed   atomic.Int64
