@@ -21,7 +21,7 @@ type link struct {
 	askAll  func() // of a cluster: asks the servers which of them has which slot; nil if there is one server
 	loads   atomic.Uint64
 	loading chan struct{} // has a token while the scripts are loaded; a mutex would stand still in virtual time
-	without sync.Map      // the addresses of servers that have no scripts, of which the log has a line
+	without sync.Map      // the servers without scripts, each a lacking, of which the log has a line
 	spoke   atomic.Int64  // when the server answered last, a monotonic.Time
 	closing atomic.Int64  // since when requests fail because their connection is closed, a monotonic.Time; 0 if they do not
 	pace    pace

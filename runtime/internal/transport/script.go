@@ -123,6 +123,12 @@ func (l *link) load(seen uint64) uint64 {
 		l.cfg.User.Go(l.askAll)
 	}
 	nodes := l.rc.Nodes()
+	l.without.Range(func(x, _ any) bool {
+		if _, there := nodes[x.(lacking).addr]; !there { // servers come and go
+			l.without.Delete(x)
+		}
+		return true
+	})
 	done := make(chan bool, len(nodes))
 	for addr, node := range nodes {
 		if l.askAll == nil {
@@ -165,17 +171,26 @@ func (l *link) loadOn(addr string, node rueidis.Client) bool {
 			return l.unloaded(addr, err)
 		}
 	}
-	l.without.Delete(addr)
+	l.without.Delete(lacking{addr, false})
+	l.without.Delete(lacking{addr, true})
 	return true
 }
 
-// unloaded logs that a server has no scripts, once until it has, and returns the result of loadOn.
+// A lacking is a server that has no scripts, for a reason that may be over soon, or one that refuses them.
+type lacking struct {
+	addr    string
+	refuses bool
+}
+
+// unloaded logs that a server has no scripts, once until it has, and once more if it refuses them when it answers again: an operator has to
+// change that. It returns the result of loadOn.
 func (l *link) unloaded(addr string, err error) bool {
-	if _, known := l.without.LoadOrStore(addr, struct{}{}); !known {
+	_, answered := rueidis.IsRedisErr(err)
+	refuses := answered && !Passing(err)
+	if _, known := l.without.LoadOrStore(lacking{addr, refuses}, struct{}{}); !known {
 		l.cfg.Logger.Warn("lockgen: scripts could not be loaded", "server", addr, "error", err)
 	}
-	_, answered := rueidis.IsRedisErr(err)
-	return answered && !Passing(err)
+	return refuses
 }
 
 // failedOver reports whether err, of a request, may be that of a connection that was closed because there is another

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -43,4 +44,45 @@ func TestLoad_OfAServerThatIsDown(t *testing.T) {
 	server.Restart()
 	require.NoError(t, net.Run(process.Leader("k")).Err())
 	require.Equal(t, 1, lines())
+}
+
+// TestLoad_RefusedByAServerThatWasDown logs the reason that lasts, of which an operator has to know, although the log has a line that the
+// server was down.
+func TestLoad_RefusedByAServerThatWasDown(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, redistest.WithConfig("user", "guest", "on", "nopass", "~*", "&*", "+@all", "-script|load"))
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	var log bytes.Buffer
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	guest := server.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "guest", "any" })
+	net := New(Config{Client: guest, UUID: process.UUID, User: u, Stopped: make(chan struct{}), OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	lines := func() int { return strings.Count(log.String(), "scripts could not be loaded") }
+	server.Kill()
+	for range 2 {
+		require.Error(t, net.Run(process.Leader("k")).Err())
+	}
+	require.Equal(t, 1, lines())
+	require.NotContains(t, log.String(), "NOPERM")
+	server.Restart()
+	for range 2 {
+		require.Error(t, net.Run(process.Leader("k")).Err())
+		net.load(net.loads.Load())
+	}
+	require.Equal(t, 2, lines())
+	require.Contains(t, log.String(), "NOPERM")
+}
+
+// TestLoad_ForgetsServers keeps no server in memory that has gone: in a cluster they come and go, each with an address of its own.
+func TestLoad_ForgetsServers(t *testing.T) {
+	t.Parallel()
+	net, _, _ := start(t, nil, Config{})
+	for _, addr := range append(net.Addrs(), "gone:1") {
+		net.without.Store(lacking{addr, false}, struct{}{})
+		net.without.Store(lacking{addr, true}, struct{}{})
+	}
+	net.load(net.loads.Load())
+	net.without.Range(func(x, _ any) bool {
+		require.Fail(t, "it is remembered", x)
+		return true
+	})
 }
