@@ -15,7 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -53,8 +55,11 @@ const (
 	lost    = "lost"  // it was told that the lease is lost, and writes nothing any more
 )
 
-// dying is what a worker prints when it waits inside of a section to be killed.
-const dying = "dying"
+// A worker prints these lines.
+const (
+	dying      = "dying"            // it waits inside of a section to be killed
+	stoodStill = "stood still for " // it has failed, and so long its [pulse] stood still
+)
 
 // TestExclusion has 4 processes with 8 goroutines each contend for one key. Inside they
 // do what must not be done by two at once: read a counter and write it back.
@@ -162,13 +167,13 @@ func contest(t *testing.T, x exclusion, processes int, killEvery time.Duration, 
 	}
 	server.Do("DEL", x.Victim)
 	f.stop()
-	if len(f.failures) > 0 && stood > time.Second { // such a call has no answer in time
-		t.Logf("the machine stood still, the test for %v: again, after %v", stood, f.failures)
+	if len(f.failures) > 0 && max(stood, f.stood) > time.Second { // such a call has no answer in time
+		t.Logf("the machine stood still, the test for %v, the workers that failed for %v: again, after %v", stood, f.stood, f.failures)
 		_, err := monitor.Stop()
 		require.NoError(t, err)
 		return nil
 	}
-	require.Empty(t, f.failures, "the machine stood still for no longer than %v", stood)
+	require.Empty(t, f.failures, "the machine stood still for no longer than %v, the workers that failed for %v", stood, f.stood)
 	f.replay(monitor, began)
 
 	events, err := server.Do("LRANGE", x.History, "0", "-1").AsStrSlice()
@@ -317,7 +322,8 @@ type fleet struct {
 	kills    int
 	stopped  bool
 	inputs   []io.Closer
-	failures []string // the output of the workers that failed
+	failures []string      // the output of the workers that failed
+	stood    time.Duration // the longest of their standstills
 }
 
 // start starts one more worker. It ends when its standard input does, at the latest with
@@ -353,6 +359,9 @@ func (f *fleet) attend(worker string, cmd *exec.Cmd, out io.Reader, stderr *byte
 			killed = true
 			_ = cmd.Process.Kill()
 		}
+		if still, ok := strings.CutPrefix(lines.Text(), stoodStill); ok {
+			f.stands(still)
+		}
 		said.WriteString(lines.Text() + "\n")
 	}
 	err := cmd.Wait()
@@ -368,6 +377,17 @@ func (f *fleet) attend(worker string, cmd *exec.Cmd, out io.Reader, stderr *byte
 	case !killed && err != nil:
 		f.fail(fmt.Sprintf("worker %s: %v\n%s%s", worker, err, said.String(), stderr))
 	}
+}
+
+// stands notes for how long the pulse of a worker stood still.
+func (f *fleet) stands(still string) {
+	longest, err := time.ParseDuration(still)
+	if err != nil {
+		f.fail(err.Error())
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stood = max(f.stood, longest)
 }
 
 // fail notes that a worker has failed.
@@ -425,6 +445,8 @@ func TestExclusion_Worker(t *testing.T) { //nolint:paralleltest // it is a proce
 		defer stop()
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
+	pulse := newPulse()
+	go pulse.run(t.Context(), func() error { return rc.Do(t.Context(), rc.B().Ping().Build()).Error() })
 	errs := make([]error, x.Goroutines)
 	var wg sync.WaitGroup
 	for i := range x.Goroutines {
@@ -445,8 +467,80 @@ func TestExclusion_Worker(t *testing.T) { //nolint:paralleltest // it is a proce
 		})
 	}
 	wg.Wait()
-	require.NoError(t, errors.Join(errs...))
+	err = errors.Join(errs...)
+	if err != nil {
+		_, _ = os.Stdout.WriteString(stoodStill + pulse.longest().String() + "\n")
+	}
+	require.NoError(t, err)
 	require.NoError(t, locks.Close())
+}
+
+// A pulse notes the longest time in which a process had no answer to a plain command, which needs nothing of this module. In a process that
+// stood still for as long as a call may take, or before a server that did, such a call has no answer in time, whatever the module does.
+type pulse struct {
+	mu    sync.Mutex // guards the rest
+	last  time.Time  // when the last answer came
+	still time.Duration
+}
+
+func newPulse() *pulse { return &pulse{last: time.Now()} }
+
+// run sends one command after the other by ping until ctx ends.
+func (p *pulse) run(ctx context.Context, ping func() error) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		if ping() == nil {
+			p.mu.Lock()
+			p.still, p.last = max(p.still, time.Since(p.last)), time.Now()
+			p.mu.Unlock()
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// longest returns the longest time without an answer, which may be the present one.
+func (p *pulse) longest() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(p.still, time.Since(p.last))
+}
+
+// TestExclusion_Pulse has answers come at once, then one late, and none while a command fails.
+func TestExclusion_Pulse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var takes atomic.Int64
+		var fails atomic.Bool
+		p := newPulse()
+		go p.run(ctx, func() error {
+			time.Sleep(time.Duration(takes.Load()))
+			if fails.Load() {
+				return io.EOF
+			}
+			return nil
+		})
+		longest := func(after, want time.Duration) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			require.Equal(t, want, p.longest())
+		}
+		longest(time.Second, 20*time.Millisecond)
+		takes.Store(int64(3 * time.Second))
+		longest(2*time.Second+20*time.Millisecond, 2*time.Second+20*time.Millisecond) // the answer has not come
+		takes.Store(0)
+		longest(time.Second, 3*time.Second+20*time.Millisecond)
+		longest(time.Minute, 3*time.Second+20*time.Millisecond)
+		fails.Store(true)
+		longest(4*time.Second, 4*time.Second)
+		stop()
+		synctest.Wait()
+	})
 }
 
 // A worker is one goroutine of a process.
