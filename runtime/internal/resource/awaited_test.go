@@ -1,10 +1,15 @@
 package resource
 
 import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
@@ -34,5 +39,52 @@ func TestAwaitedReleases(t *testing.T) {
 		again := after(5 * time.Second)
 		require.Equal(t, errLate, <-again.done)
 		require.Equal(t, 5*time.Second, core.Now().Sub(start))
+	})
+}
+
+// TestAwaitedReleases_Random has releases that begin, and are answered, at any time, many of them in the same moment: each is late at its
+// limit if it is not answered before, and an answer at that moment counts unless the release is late already.
+func TestAwaitedReleases_Random(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a awaitedReleases
+		answer := errors.New("answered")
+		var late, inTime atomic.Int64
+		var waits sync.WaitGroup
+		for range 2000 {
+			begins := time.Duration(rand.IntN(300)) * time.Millisecond
+			takes, limit := time.Duration(rand.IntN(40))*time.Millisecond, time.Duration(1+rand.IntN(30))*time.Millisecond
+			waits.Go(func() {
+				time.Sleep(begins)
+				start := core.Now()
+				op := &ReleaseOp{done: make(chan error, 2), limit: start.Add(limit)}
+				waits.Go(func() {
+					time.Sleep(takes)
+					op.done <- answer
+				})
+				a.add(op)
+				err := <-op.done
+				removed := a.remove(op)
+				took := core.Now().Sub(start)
+				if errors.Is(err, errLate) {
+					late.Add(1)
+					assert.Equal(t, limit, took)
+					assert.False(t, removed)
+					assert.LessOrEqual(t, limit, takes)
+				} else {
+					inTime.Add(1)
+					assert.Equal(t, takes, took)
+					assert.LessOrEqual(t, takes, limit)
+					assert.True(t, removed || takes == limit)
+				}
+			})
+		}
+		waits.Wait()
+		require.NotZero(t, late.Load())
+		require.NotZero(t, inTime.Load())
+		time.Sleep(time.Second)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		require.Empty(t, a.all)
+		require.True(t, a.armed.IsZero(), "the timer rests")
 	})
 }
