@@ -159,6 +159,9 @@ func (t *Core) Prepare(c *core.Client, kind, key string, parent context.Context)
 // Kind returns the kind of its lock.
 func (t *Core) Kind() string { return core.CountedKinds[t.number] }
 
+// SameKind reports whether t and other are of one kind.
+func (t *Core) SameKind(other *Core) bool { return t.number == other.number }
+
 // Rare returns the extra of the lease, to read it.
 func (t *Core) Rare() *Extra {
 	if x := t.extra.Load(); x != nil {

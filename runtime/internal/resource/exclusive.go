@@ -49,7 +49,7 @@ func (r *Exclusive) entered() (n int, known bool) {
 func (r *Exclusive) Reenter(g *Grant, outer, l *leases.Lease) bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	if l.Core().Kind() != outer.Core().Kind() || r.Shut || r.Grant != g || outer.Core().Unlocked || outer.Core().Ended() != nil {
+	if !l.Core().SameKind(outer.Core()) || r.Shut || r.Grant != g || outer.Core().Unlocked || outer.Core().Ended() != nil {
 		return false
 	}
 	g.Attach(l)

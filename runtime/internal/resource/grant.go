@@ -41,12 +41,15 @@ type grantExtra struct {
 	Early  *Grant          // the grant before, while its holder does not know yet that it is lost
 }
 
-// Rare returns the extra of the grant as it is.
-func (g *Grant) Rare() grantExtra {
-	if g.Extra == nil {
-		return grantExtra{}
+// noGrantExtra is the extra of grants without one. It does not change.
+var noGrantExtra grantExtra
+
+// Rare returns the extra of the grant, to read it.
+func (g *Grant) Rare() *grantExtra {
+	if x := g.Extra; x != nil {
+		return x
 	}
-	return *g.Extra
+	return &noGrantExtra
 }
 
 // More returns the extra of the grant, to change it.

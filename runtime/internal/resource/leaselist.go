@@ -25,7 +25,8 @@ func (g *Grant) add(l *leases.Lease) {
 		g.First = l
 		return
 	}
-	g.More().others = append(g.More().others, l)
+	x := g.More() // of x itself, append and the cut in remove change the length alone, without a barrier of the garbage collector
+	x.others = append(x.others, l)
 }
 
 // remove removes l, in place of which the last lease comes.
@@ -34,10 +35,11 @@ func (g *Grant) remove(l *leases.Lease) {
 		g.First = nil
 		return
 	}
-	others, end := g.Extra.others, len(g.Extra.others)-1
+	x := g.Extra
+	others, end := x.others, len(x.others)-1
 	last := others[end]
 	others[end] = nil
-	g.Extra.others = others[:end]
+	x.others = x.others[:end]
 	switch {
 	case last == l:
 		return
