@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 )
@@ -120,23 +121,46 @@ func (w *worker) oneKey(key string) func() error {
 	}
 }
 
-// again repeats a cycle from one goroutine; none if it is nil.
-func (w *worker) again(begin func() (cycle func() error, err error), length time.Duration) (a answer, err error) {
+// again repeats a cycle from one goroutine, at so many depths of its stack in turn; none if it is nil.
+func (w *worker) again(begin func() (cycle func() error, err error), length time.Duration, depths int) (a answer, err error) {
 	cycle, err := begin()
 	if err != nil || cycle == nil {
 		return a, err
 	}
-	before, start := use(false), time.Now()
-	for time.Since(start) < length {
-		const some = 100 // the clock's own cost stays small
+	const some = 100 // the clock's own cost stays small
+	several := func() error {
 		for range some {
 			if err := cycle(); err != nil {
-				return a, err
+				return err
 			}
+		}
+		return nil
+	}
+	before, start := use(false), time.Now()
+	for time.Since(start) < length {
+		if err := deeper(a.Number/some%depths, several); err != nil {
+			return a, err
 		}
 		a.Number += some
 	}
 	a.Took = time.Since(start)
 	a.Used = use(false).since(before)
 	return a, nil
+}
+
+// aPage is how many depths of the stack are a page of memory.
+const aPage = 16
+
+// deeper calls f with n frames of 264 bytes on the stack besides. A processor takes many times as long to write what the border of two pages
+// goes through, and whether that is so for a frame of a call depends on the depth at which the call is made.
+//
+//go:noinline
+func deeper(n int, f func() error) error {
+	if n == 0 {
+		return f()
+	}
+	var frame [29]uint64 // an odd number: so the next depth is aligned otherwise, too
+	err := deeper(n-1, f)
+	runtime.KeepAlive(&frame)
+	return err
 }

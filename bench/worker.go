@@ -157,11 +157,11 @@ func (w *worker) carryOut(o order) (a answer, err error) {
 	case "cycle":
 		return w.cycle(o)
 	case "reenter":
-		return w.again(w.client.reenter, o.Length)
+		return w.again(w.client.reenter, o.Length, 1)
 	case "one key":
-		return w.again(func() (func() error, error) { return w.oneKey(o.Keys), nil }, o.Length)
+		return w.again(func() (func() error, error) { return w.oneKey(o.Keys), nil }, o.Length, 1)
 	case "hooks":
-		return w.again(func() (func() error, error) { return w.client.hooks, nil }, o.Length)
+		return w.again(func() (func() error, error) { return w.client.hooks, nil }, o.Length, aPage)
 	case "usage":
 		a.Used = use(o.Collect)
 		if o.Collect {
