@@ -287,10 +287,15 @@ func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error
 	rc := c.Redis()
 	known := map[string]Who{}
 	for some := range slices.Chunk(keys, 500) {
-		var sizes rueidis.Commands
+		var sizes, contents rueidis.Commands // each in one round trip
 		for _, key := range some {
 			sizes = append(sizes, rc.B().Hlen().Key(key).Build(), rc.B().Pttl().Key(key).Build())
 		}
+		type lock struct {
+			key  string
+			left int64
+		}
+		var locks []lock // of which contents asks for the fields
 		replies := rc.DoMulti(ctx, sizes...)
 		for i, key := range some {
 			n, err := replies[2*i].AsInt64()
@@ -307,11 +312,14 @@ func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error
 			if err != nil {
 				return err
 			}
-			fields, err := rc.Do(ctx, rc.B().Hgetall().Key(key).Build()).AsStrMap()
+			locks, contents = append(locks, lock{key, left}), append(contents, rc.B().Hgetall().Key(key).Build())
+		}
+		for i, reply := range rc.DoMulti(ctx, contents...) {
+			fields, err := reply.AsStrMap()
 			if err != nil {
 				return err
 			}
-			if err := w.hold(ctx, c, known, key, fields, left); err != nil {
+			if err := w.hold(ctx, c, known, locks[i].key, fields, locks[i].left); err != nil {
 				return err
 			}
 		}
