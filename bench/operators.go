@@ -167,7 +167,7 @@ func sweeping(ctx context.Context, e *env, _ library) (metrics, error) {
 		}
 	}
 	var l seen
-	slowest, over, err := e.slow(ctx, func() (err error) {
+	slow, err := e.slow(ctx, func() (err error) {
 		l, err = e.list(ctx, path, "-scan", "-rate", strconv.Itoa(100*keys), prefix+":*")
 		return err
 	})
@@ -179,61 +179,140 @@ func sweeping(ctx context.Context, e *env, _ library) (metrics, error) {
 	}
 	return metrics{
 		"keys": float64(keys), "found": float64(len(l.Locks)), "missing": float64((keys+9)/10 - len(l.Locks)),
-		"list": float64(l.took), "serverTime": float64(l.cpu), "slowest": float64(slowest), "over": float64(over),
+		"list": float64(l.took), "serverTime": float64(l.cpu), "slowest": float64(slow.slowest), "late": float64(slow.late), "over": float64(slow.over),
 	}, nil
 }
 
 // watching are the commands of this program that do not belong to a sweep.
 var watching = []string{"info", "config", "slowlog"}
 
-// slow returns how long the slowest command took that the server ran during f, or the time from which on it records them, and how many took
-// too long.
-func (s *server) slow(ctx context.Context, f func() error) (slowest time.Duration, over int, err error) {
-	do := func(words ...string) rueidis.RedisResult { return s.rc.Do(ctx, s.rc.B().Arbitrary(words...).Build()) }
-	settings := map[string]string{"slowlog-max-len": slowEntries, "slowlog-log-slower-than": strconv.FormatInt(watchedSlow.Microseconds(), 10)}
-	for name, value := range settings {
-		before, err := do("CONFIG", "GET", name).AsStrMap()
+// repeatable are commands of a sweep that change nothing: as long as the keys stay, the server has the same work with one each time.
+var repeatable = []string{"scan", "hlen", "pttl", "hgetall"}
+
+// repeats is how often a command that took too long is repeated.
+const repeats = 5
+
+// A timed is a command as the server's SLOWLOG has it.
+type timed struct {
+	words []string
+	took  time.Duration
+}
+
+// A lateness is what the server's SLOWLOG says about commands.
+type lateness struct {
+	slowest time.Duration // or the time from which on the server records commands
+	late    int           // commands that took too long
+	over    int           // those of them that take too long each time
+}
+
+// slow returns how long commands took that the server ran during f. The SLOWLOG counts the time in which the machine runs something else, so
+// those that took too long are repeated when the machine has nothing else to do.
+func (s *server) slow(ctx context.Context, f func() error) (of lateness, err error) {
+	restore, err := s.watch(ctx, watchedSlow)
+	if err != nil {
+		return of, err
+	}
+	defer func() { err = errors.Join(err, restore()) }()
+	if err := f(); err != nil {
+		return of, err
+	}
+	commands, err := s.slowlog(ctx)
+	if err != nil {
+		return of, err
+	}
+	of.slowest = watchedSlow
+	for _, command := range commands {
+		if of.slowest = max(of.slowest, command.took); command.took <= tooSlow {
+			continue
+		}
+		of.late++
+		least, err := s.least(ctx, command)
 		if err != nil {
-			return 0, 0, err
+			return of, err
 		}
+		if least > tooSlow {
+			of.over++
+		}
+	}
+	return of, nil
+}
+
+// least returns the shortest time that a command takes the server, of several, or the time that it took if it cannot be repeated.
+func (s *server) least(ctx context.Context, command timed) (time.Duration, error) {
+	if len(command.words) == 0 || !slices.Contains(repeatable, strings.ToLower(command.words[0])) {
+		return command.took, nil
+	}
+	restore, err := s.watch(ctx, 0)
+	if err != nil {
+		return 0, err
+	}
+	for range repeats {
+		if err := s.rc.Do(ctx, s.rc.B().Arbitrary(command.words...).Build()).Error(); err != nil {
+			return 0, errors.Join(err, restore())
+		}
+	}
+	again, err := s.slowlog(ctx)
+	least := command.took
+	for _, one := range again {
+		if slices.Equal(one.words, command.words) {
+			least = min(least, one.took)
+		}
+	}
+	return least, errors.Join(err, restore())
+}
+
+// watch has the SLOWLOG, which is empty then, record the commands that take the server longer than d, or all if d is 0, until restore is called.
+func (s *server) watch(ctx context.Context, d time.Duration) (restore func() error, err error) {
+	do := func(words ...string) rueidis.RedisResult { return s.rc.Do(ctx, s.rc.B().Arbitrary(words...).Build()) }
+	settings := map[string]string{"slowlog-max-len": slowEntries, "slowlog-log-slower-than": strconv.FormatInt(d.Microseconds(), 10)}
+	before := map[string]string{}
+	restore = func() (err error) {
+		for name, value := range before {
+			err = errors.Join(err, do("CONFIG", "SET", name, value).Error())
+		}
+		return err
+	}
+	for name, value := range settings {
+		was, err := do("CONFIG", "GET", name).AsStrMap()
+		if err != nil {
+			return nil, errors.Join(err, restore())
+		}
+		before[name] = was[name]
 		if err := do("CONFIG", "SET", name, value).Error(); err != nil {
-			return 0, 0, err
+			return nil, errors.Join(err, restore())
 		}
-		defer func() { err = errors.Join(err, do("CONFIG", "SET", name, before[name]).Error()) }()
 	}
 	if err := do("SLOWLOG", "RESET").Error(); err != nil {
-		return 0, 0, err
+		return nil, errors.Join(err, restore())
 	}
-	if err := f(); err != nil {
-		return 0, 0, err
-	}
-	entries, err := do("SLOWLOG", "GET", slowEntries).ToArray()
+	return restore, nil
+}
+
+// slowlog returns the commands in the SLOWLOG, without those of this program.
+func (s *server) slowlog(ctx context.Context) (commands []timed, err error) {
+	entries, err := s.rc.Do(ctx, s.rc.B().Arbitrary("SLOWLOG", "GET", slowEntries).Build()).ToArray()
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	slowest = watchedSlow
 	for _, e := range entries {
 		entry, err := e.ToArray()
 		if err != nil || len(entry) < 4 {
-			return 0, 0, fmt.Errorf("SLOWLOG GET: an entry of %d values: %w", len(entry), err)
+			return nil, fmt.Errorf("SLOWLOG GET: an entry of %d values: %w", len(entry), err)
 		}
 		micros, err := entry[2].AsInt64()
 		if err != nil {
-			return 0, 0, err
+			return nil, err
 		}
 		words, err := entry[3].AsStrSlice()
 		if err != nil {
-			return 0, 0, err
+			return nil, err
 		}
 		if len(words) > 0 && slices.Contains(watching, strings.ToLower(words[0])) {
 			continue
 		}
-		took := time.Duration(micros) * time.Microsecond
-		if slowest = max(slowest, took); took > tooSlow {
-			over++
-		}
+		commands = append(commands, timed{words, time.Duration(micros) * time.Microsecond})
 	}
-	return slowest, over, nil
+	return commands, nil
 }
 
 func operatorScenarios() []*scenario {
@@ -252,8 +331,9 @@ func operatorScenarios() []*scenario {
 	}, {
 		id: "S16", title: "`lockctl list -scan` of a server with many keys", fit: fit, here: true, run: sweeping, headline: headline,
 		how: "The server has 100 times {held} keys. A tenth of them are locks whose holders say nothing, as those of Java programs; the others are strings. " +
-			"The sweep is not slowed down. The slowest command is by the server's SLOWLOG, which counts the time in which the machine lets the server wait.",
-		columns: []column{{"sweep", "list", duration}, {"Redis CPU", "serverTime", duration}, {"slowest command", "slowest", duration}, {"commands above 2 ms", "over", count},
+			"The sweep is not slowed down. The slowest command, and those above 2 ms, are by the server's SLOWLOG, which counts the time in which the machine lets " +
+			"the server wait. So each command above 2 ms is repeated five times afterwards: that each of these takes as long is the server's work.",
+		columns: []column{{"sweep", "list", duration}, {"Redis CPU", "serverTime", duration}, {"slowest command", "slowest", duration}, {"commands above 2 ms", "late", count}, {"each time", "over", count},
 			{"keys", "keys", count}, {"locks found", "found", count}, {"missing", "missing", count}},
 		goals: []goal{
 			{"no command takes the server more than 2 ms", value("over"), 0, false, count},
