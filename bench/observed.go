@@ -171,8 +171,8 @@ func observedScenarios() []*scenario {
 	return []*scenario{{
 		id: "S14", title: "A client that is observed; in short: Do with lockprom", of: prometheus, fit: func(lib library) bool { return lib.observer }, floors: []string{recording},
 		how: "One goroutine calls Do with an empty function, under the context of a lease of the same key: a call that contacts nobody. " +
-			"Hooks are AcquireEnd and Acquired, called by themselves with one event, at 16 depths of the stack in turn: a page of memory, whose border costs the " +
-			"calls that write across it. Spans are recorded and sent nowhere. " + recording + ": the hook records the duration in one histogram of OpenTelemetry's SDK and does nothing else.",
+			"Hooks are AcquireEnd and Acquired, called by themselves with one event, at 16 depths of the stack in turn, since the time " +
+			"of the same call depends on that. Spans are recorded and sent nowhere. " + recording + ": the hook records the duration in one histogram of OpenTelemetry's SDK and does nothing else.",
 		run: observing, headline: headline{metric: "each", format: duration, lowest: true},
 		columns: []column{{"Do", "each", duration}, colAllocs, colBytes, {"hooks of an acquisition", "hooks", duration}, {"their allocs", "hookAllocs", tenth}},
 		goals:   goals,
