@@ -47,7 +47,8 @@ type conn struct {
 
 	// Guarded by w.mu.
 	last   [2]time.Time // of what was sent in a direction, when it arrives
-	kept   [2][]func()
+	ways   [2][]func()  // what is under way in a direction, in the order in which it was sent
+	kept   [2]int       // how many of these have been held up
 	broken bool // the server has no such connection any more
 	mute   [2]bool
 
@@ -147,34 +148,38 @@ func dialError(err error) error { return &net.OpError{Op: "dial", Net: "sim", Er
 
 // pass has act done when what is sent now in a direction arrives. The caller holds w.mu.
 func (c *conn) pass(dir int, act func()) {
-	w := c.l.w
 	if c.mute[dir] {
 		return
 	}
-	if c.l.held[dir] || len(c.kept[dir]) > 0 {
-		c.kept[dir] = append(c.kept[dir], act)
-		return
-	}
+	c.ways[dir] = append(c.ways[dir], act)
+	c.travel(dir)
+}
+
+// travel has what is first under way in a direction arrive, after all that travels already. The caller holds w.mu.
+func (c *conn) travel(dir int) {
+	w := c.l.w
 	at := time.Now().Add(w.latency(c, dir))
 	if !at.After(c.last[dir]) {
 		at = c.last[dir].Add(time.Nanosecond)
 	}
 	c.last[dir] = at
-	w.net.at(at, func() { c.arrive(dir, act) })
+	w.net.at(at, func() { c.arrive(dir) })
 }
 
-// arrive does act, unless the link has begun to hold things up while it was under way.
-func (c *conn) arrive(dir int, act func()) {
+// arrive does what is first under way in a direction, unless the link holds things up. What was sent later stays behind it, whenever that
+// comes.
+func (c *conn) arrive(dir int) {
 	w := c.l.w
 	w.mu.Lock()
-	if c.mute[dir] {
+	if c.l.held[dir] {
+		c.kept[dir]++
 		w.mu.Unlock()
 		return
 	}
-	if c.l.held[dir] || len(c.kept[dir]) > 0 {
-		c.kept[dir] = append(c.kept[dir], act)
-		w.mu.Unlock()
-		return
+	act := c.ways[dir][0]
+	c.ways[dir] = c.ways[dir][1:]
+	if c.mute[dir] {
+		act = func() {}
 	}
 	w.mu.Unlock()
 	act()
@@ -184,11 +189,10 @@ func (c *conn) arrive(dir int, act func()) {
 func (l *link) release(dir int) {
 	l.held[dir] = false
 	for _, c := range l.conns {
-		kept := c.kept[dir]
-		c.kept[dir] = nil
-		for _, act := range kept {
-			c.pass(dir, act)
+		for range c.kept[dir] {
+			c.travel(dir)
 		}
+		c.kept[dir] = 0
 	}
 }
 
