@@ -158,9 +158,10 @@ local function micros(now)
 end
 
 -- next_owner grants lock to the first in waiting whose process listens, and returns its place, or nil when there is
--- none. It stops at the place last, without a grant: that process is asking right now. now is an earlier time of the
--- server, and first the place that was taken from waiting already, if any. If tokens cannot be drawn, the lock is granted all the same: an owner that needs a token asks for it, and
--- gets the error. Without the permission to grant the lock, next_owner tells the process to ask for it, and fails.
+-- none. It stops at the place last, without a grant: that process is asking right now, and learns from the reply when to ask
+-- again. now is an earlier time of the server, and first the place that was taken from waiting already, if any. If tokens cannot
+-- be drawn, the lock is granted all the same: an owner that needs a token asks for it, and gets the error. Without the permission
+-- to grant the lock, next_owner tells the process to ask for it, and fails.
 local function next_owner(lock, waiting, counter, claim, last, now, first)
   while true do
     local place = first or redis.call('lpop', waiting)
@@ -182,7 +183,7 @@ local function next_owner(lock, waiting, counter, claim, last, now, first)
     end
     local second = redis.call('lindex', waiting, '0')
     if tell('granted', place, micros(now) .. (second and ' 1 ' or ' 0 ') .. (token == 0 and '0' or string.format('%.0f', token))) > 0 then
-      if second and tell('soon', second, claim) == 0 then
+      if second and second ~= last and tell('soon', second, claim) == 0 then
         tell_soon(waiting, 1, claim)
       end
       return place

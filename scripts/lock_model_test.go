@@ -67,7 +67,9 @@ func (m *lockModel) next(last string) string {
 		}
 		if m.tell("granted", place) {
 			m.grant(place)
-			m.soon(0)
+			if len(m.line) > 0 && m.line[0] != last {
+				m.soon(0)
+			}
 			return place
 		}
 	}

@@ -1,31 +1,52 @@
 --
--- Hands one lock over to the only process in its wait queue, which most releases do that are not left to free. This file
--- stands in front of release, ahead of the shared functions: to create those takes the server longer than to hand the lock
--- over. Anything else is left to release, which goes on from here. The arguments and the reply are those of release, but one number
--- instead of 1, 0, 0, 0: a table costs a tenth of the script.
+-- Hands one lock over to the first process in its wait queue, or keeps it for the process that releases it and wants it again: what
+-- most releases do that are not left to free. This file stands in front of release, ahead of the shared functions: to create those
+-- takes the server longer than to hand the lock over. Anything else is left to release, which goes on from here. The arguments and
+-- the reply are those of release, but without again one number instead of 1, 0, 0, 0: a table costs a tenth of the script.
 
--- freed says that the owner's lock was just freed, and first is the place that was taken from the wait queue, if there was one.
-local freed, first
-if #KEYS == 4 and ARGV[5] == '' and ARGV[7] == '0' then
-  local lock, waiting, owner = KEYS[1], KEYS[2], ARGV[4]
-  freed = not string.find(owner, '+', 1, true) and redis.pcall('hdel', lock, owner) == 1
-  first = freed and redis.pcall('lpop', waiting)
-  if type(first) == 'string' then
-    local uuid, n = string.match(first, '^([^:]+):(%d+)$') -- else it demands tokens, or is no place of this library
-    if uuid and string.byte(uuid, 15) == 56 and string.byte(uuid, 20) == 56 and redis.pcall('lindex', waiting, '0') == false then
-      local now = redis.pcall('time')
-      if not now.err and type(redis.pcall('hset', lock, first, '1')) == 'number' and redis.pcall('pexpire', lock, ARGV[3]) == 1 then
-        -- Not by string.format: it would read the time as a number, and ends a key at a zero byte.
-        local granted = 'granted ' .. n .. ' ' .. now[1] .. string.sub('00000' .. now[2], -6) .. ' 0 0 of lock ' .. lock
-        local heard = redis.pcall('publish', 'lockgen_process:' .. uuid, granted)
-        if type(heard) == 'number' and heard > 0 then
-          return 1
+-- freed says that the owner's lock was just freed, stands that again is in the wait queue, first is the place that was taken from
+-- there, if there was one, and passed says that first has the lock, and that the next waiter has to be told.
+local freed, stands, first, passed
+if #KEYS == 4 and not string.find(ARGV[4], '+', 1, true) then
+  local try, lock, waiting, again = redis.pcall, KEYS[1], KEYS[2], ARGV[5]
+  local now = try('time')
+  freed = not now.err and try('hdel', lock, ARGV[4]) == 1
+  local places = freed and try('lrange', waiting, '0', '1') or {}
+  local place, second = places[1], places[2]
+  -- Else Redisson's waiters may have a start.
+  local ours = place and ARGV[7] == '0' or freed and ARGV[2] == 'publish' and try('pubsub', 'numsub', KEYS[3])[2] == 0
+  local uuid, n = string.match(ours and place or '', '^([^:]+):(%d+)$') -- else it demands tokens, or is no place of this library
+  if uuid and place ~= again and string.byte(uuid, 15) == 56 and string.byte(uuid, 20) == 56 then
+    stands = again ~= '' and type(try('rpush', waiting, again)) == 'number'
+    if stands or again == '' then
+      first = try('lpop', waiting)
+    end
+    if first == place and type(try('hset', lock, first, '1')) == 'number' and try('pexpire', lock, ARGV[3]) == 1 then
+      -- Not by string.format: it would read the time as a number, and ends a key at a zero byte.
+      local granted = 'granted ' .. n .. ' ' .. now[1] .. string.sub('00000' .. now[2], -6)
+      granted = granted .. ((second or stands) and ' 1' or ' 0') .. ' 0 of lock ' .. lock
+      local heard = try('publish', 'lockgen_process:' .. uuid, granted)
+      if type(heard) == 'number' and heard > 0 then
+        if second then -- else it is again, for which the reply is enough, or there is none
+          uuid, n = string.match(second, '^([^:]+):(%d+)')
+          heard = uuid and string.byte(uuid, 15) == 56 and string.byte(uuid, 20) == 56
+            and try('publish', 'lockgen_process:' .. uuid, 'soon ' .. n .. ' ' .. ARGV[3])
+          passed = type(heard) ~= 'number' or heard == 0
         end
+        if not passed then
+          return again == '' and 1 or {1, tonumber(now[1]), tonumber(now[2]), 0}
+        end
+      else
         redis.call('hdel', lock, first) -- the process does not listen
         first = nil
       end
+    elseif type(first) ~= 'string' then
+      first = nil -- release gets the error once more
     end
-  else
-    first = nil -- release gets the error once more
+  elseif ours and not place and not places.err and again ~= '' and not string.find(again, '+', 1, true) then
+    if type(try('hset', lock, again, '1')) == 'number' and try('pexpire', lock, ARGV[6]) == 1 then
+      return {2, tonumber(now[1]), tonumber(now[2]), 0}
+    end
+    try('hdel', lock, again) -- likewise
   end
 end

@@ -54,7 +54,11 @@ end
 
 -- pass handles a lock that was just freed.
 local function pass(lock, waiting, channel, counter, again, lease, start, now)
-  if again ~= '' and redis.call('rpush', waiting, again) == 1 then
+  if passed then
+    tell_soon(waiting, 0, claim)
+    return 1
+  end
+  if again ~= '' and not stands and redis.call('rpush', waiting, again) == 1 then
     expire(waiting, 60000, 'lrem', waiting, '1', again)
   end
   if start == '0' or redis.call('exists', waiting) == 0 or listening(publish, channel) == 0 then

@@ -29,7 +29,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "the last in line is next", kind: "mutex", script: "pass.lua",
-		old: "redis.pcall('lpop', waiting)\n", new: "redis.pcall('rpop', waiting)\n",
+		old: "try('lpop', waiting)\n", new: "try('rpop', waiting)\n",
 	},
 	{
 		strays: true, name: "a call that does not wait stands in line", kind: "mutex", script: "acquire.lua",

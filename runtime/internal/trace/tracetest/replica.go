@@ -267,7 +267,7 @@ func (c *Command) answer(script string, keys, args []string) func(i, each int) s
 				return ":3"
 			}
 		case "release":
-			if again := args[4+4*i]; again != "" && !called("rpush", keys[4*i+1], again) {
+			if again := args[4+4*i]; again != "" && !called("rpush", keys[4*i+1], again) && !called("hset", keys[4*i], again) {
 				return ":-1"
 			}
 		}
