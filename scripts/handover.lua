@@ -182,8 +182,10 @@ local function next_owner(lock, waiting, counter, claim, last, now, first)
       error(err, 0)
     end
     local second = redis.call('lindex', waiting, '0')
+    -- The server writes to connections in the opposite order: the one that is in a hurry comes first.
+    local soon = second and second ~= last and tell('soon', second, claim)
     if tell('granted', place, micros(now) .. (second and ' 1 ' or ' 0 ') .. (token == 0 and '0' or string.format('%.0f', token))) > 0 then
-      if second and second ~= last and tell('soon', second, claim) == 0 then
+      if soon == 0 then
         tell_soon(waiting, 1, claim)
       end
       return place

@@ -65,10 +65,12 @@ func (m *lockModel) next(last string) string {
 		if place == last {
 			return place
 		}
+		waits := len(m.line) > 0 && m.line[0] != last
+		soon := waits && m.tell("soon", m.line[0])
 		if m.tell("granted", place) {
 			m.grant(place)
-			if len(m.line) > 0 && m.line[0] != last {
-				m.soon(0)
+			if waits && !soon {
+				m.soon(1)
 			}
 			return place
 		}

@@ -22,20 +22,22 @@ if #KEYS == 4 and not string.find(ARGV[4], '+', 1, true) then
       first = try('lpop', waiting)
     end
     if first == place and type(try('hset', lock, first, '1')) == 'number' and try('pexpire', lock, ARGV[3]) == 1 then
+      local told = true -- again needs no message, since it has the reply
+      if second then -- before granted, see next_owner
+        local uuid, n = string.match(second, '^([^:]+):(%d+)')
+        told = uuid and string.byte(uuid, 15) == 56 and string.byte(uuid, 20) == 56
+          and try('publish', 'lockgen_process:' .. uuid, 'soon ' .. n .. ' ' .. ARGV[3])
+        told = type(told) == 'number' and told > 0
+      end
       -- Not by string.format: it would read the time as a number, and ends a key at a zero byte.
       local granted = 'granted ' .. n .. ' ' .. now[1] .. string.sub('00000' .. now[2], -6)
       granted = granted .. ((second or stands) and ' 1' or ' 0') .. ' 0 of lock ' .. lock
       local heard = try('publish', 'lockgen_process:' .. uuid, granted)
       if type(heard) == 'number' and heard > 0 then
-        if second then -- else it is again, for which the reply is enough, or there is none
-          uuid, n = string.match(second, '^([^:]+):(%d+)')
-          heard = uuid and string.byte(uuid, 15) == 56 and string.byte(uuid, 20) == 56
-            and try('publish', 'lockgen_process:' .. uuid, 'soon ' .. n .. ' ' .. ARGV[3])
-          passed = type(heard) ~= 'number' or heard == 0
-        end
-        if not passed then
+        if told then
           return again == '' and 1 or {1, tonumber(now[1]), tonumber(now[2]), 0}
         end
+        passed = true
       else
         redis.call('hdel', lock, first) -- the process does not listen
         first = nil
