@@ -347,7 +347,7 @@ RunRenew(m, kept) ==
 (* lease of a hand-over, and a message says so. The processes before it    *)
 (* leave the wait queue. It is possible that no process listens, and that  *)
 (* the server does not know of a dead one. Code: handover.lua/next_owner.  *)
-(* Where only one process waits, pass.lua does this.                       *)
+(* For one lock without tokens pass.lua does this.                         *)
 Passed(k) == [Drawn(srv) EXCEPT !.owner = srv.line[k], !.left = Claim, !.how = "handed",
                                 !.line = Drop(@, k)]
 Opened == [srv EXCEPT !.owner = None, !.left = 0, !.how = "free"]
