@@ -51,7 +51,7 @@ var following = leases.OptionFunc(func(c *leases.Config) { c.Follows = true })
 // newQuorumAcquire returns the contest of a call under ctx for the lease whole of m.
 func newQuorumAcquire(ctx context.Context, m *RedLock, opts []leases.Option, cfg leases.Config, whole *leases.Lease) *quorumAcquire {
 	e := &quorumAcquire{m: m, ctx: ctx, opts: append(slices.Clip(opts), leases.WithWait(0), following), cfg: cfg, whole: whole}
-	e.w = resource.NewWaiter(ctx, whole, cfg) // not used again: a late poke is possible
+	e.w = resource.NewWaiter(ctx, whole, &e.cfg) // not used again: a late poke is possible
 	e.w.Quorum = true
 	e.traced()
 	e.rounds.Init(e, quorum.Terms{Servers: len(m.parts), Needs: m.needs(), Once: cfg.Wait == 0, Limit: e.limit()}, &e.mu)

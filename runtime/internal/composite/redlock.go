@@ -106,7 +106,7 @@ func (m *RedLock) take(ctx context.Context, a *leases.Attempt, opts []leases.Opt
 	whole.Core().Label = cfg.Label
 	e := newQuorumAcquire(ctx, m, opts, cfg, whole)
 	e.inLine = cfg.Wait != 0 && !m.entered(whole)
-	err := c.Base().Await(ctx, e, e.w, cfg, a.Waits)
+	err := c.Base().Await(ctx, e, e.w, &cfg, a.Waits)
 	if err == nil && ctx.Err() != nil {
 		err = core.Ended(ctx) // granted, but the caller does not want it any more
 	}

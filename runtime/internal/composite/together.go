@@ -77,7 +77,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 		if t.resource == nil {
 			continue
 		}
-		t.w = resource.NewWaiter(t.own, t.lease, *t.cfg)
+		t.w = resource.NewWaiter(t.own, t.lease, t.cfg)
 		t.entry = t.resource.Join(t.w)
 		if t.entry == resource.TurnedAway {
 			break // the mutexes behind it need not be tried
@@ -100,7 +100,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 		default:
 			var lease *leases.Lease
 			t.asked = asked{Mutex: t.resource, entry: t.entry, again: t.entry != resource.ToAsk}
-			if lease, t.err = c.Base().Contend(ctx, &t.asked, t.w, *t.cfg, nil); lease != nil {
+			if lease, t.err = c.Base().Contend(ctx, &t.asked, t.w, t.cfg, nil); lease != nil {
 				t.lease = lease // the one that it had from the beginning
 			}
 			t.resource.Exit()

@@ -311,7 +311,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error { return l.gr
 
 // Entered returns l, a reentry of a grant, if the grant satisfies cfg. A call with WithLease has the grant for that
 // long from now on, as in Redisson.
-func (l *Lease) Entered(ctx context.Context, cfg Config) (*Lease, error) {
+func (l *Lease) Entered(ctx context.Context, cfg *Config) (*Lease, error) {
 	var err error
 	switch {
 	case cfg.Fenced && l.core.Token() == 0:
@@ -328,7 +328,7 @@ func (l *Lease) Entered(ctx context.Context, cfg Config) (*Lease, error) {
 
 // Joined is Entered for a call that asked Redis, and may have been granted the key together with others of its owner. A grant on its own
 // terms need not be prolonged.
-func (l *Lease) Joined(ctx context.Context, cfg Config) (*Lease, error) {
+func (l *Lease) Joined(ctx context.Context, cfg *Config) (*Lease, error) {
 	if cfg.Fenced && l.core.Token() == 0 || l.core.Rare().Owner != nil && l.core.Guard != nil && l.core.Guard.TTL < cfg.TTL {
 		return l.Entered(ctx, cfg)
 	}

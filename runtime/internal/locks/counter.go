@@ -109,10 +109,10 @@ func (c *Client) count(ctx context.Context, a *leases.Attempt, want func() *coun
 		return err
 	}
 	defer ct.Exit()
-	w := resource.NewWaiter(ctx, nil, cfg)
+	w := resource.NewWaiter(ctx, nil, &cfg)
 	w.For.CounterDemand = want()
 	start := time.Now()
-	err = c.base.Await(ctx, ct, w, cfg, a.Waits)
+	err = c.base.Await(ctx, ct, w, &cfg, a.Waits)
 	if err == nil && ctx.Err() != nil {
 		err = core.Ended(ctx) // granted, but the caller does not want it any more
 	}

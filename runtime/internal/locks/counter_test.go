@@ -104,9 +104,9 @@ func TestCounter_AnythingGoes(t *testing.T) {
 					case 1:
 						mine, done = context.WithTimeout(ctx, time.Duration(r.IntN(3000))*time.Microsecond)
 					}
-					w := resource.NewWaiter(context.Background(), nil, cfg)
+					w := resource.NewWaiter(context.Background(), nil, &cfg)
 					w.For.CounterDemand = &counting.Demand{Demand: engine.Demand{N: 1 + r.IntN(permits)}}
-					err := c.base.Await(mine, f.counter, w, cfg, nil)
+					err := c.base.Await(mine, f.counter, w, &cfg, nil)
 					done()
 					if ctx.Err() != nil {
 						t.Error("a call was not answered")
@@ -181,9 +181,9 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 		done := make(chan error, 1)
 		go func() {
 			cfg := leases.Config{Wait: wait, Terms: engine.Terms{TTL: time.Minute}}
-			w := resource.NewWaiter(context.Background(), nil, cfg)
+			w := resource.NewWaiter(context.Background(), nil, &cfg)
 			w.For.CounterDemand = new(counting.Demand)
-			err := c.base.Await(ctx, ts, w, cfg, nil)
+			err := c.base.Await(ctx, ts, w, &cfg, nil)
 			if err != nil {
 				ts.Leave(w)
 			}

@@ -67,12 +67,12 @@ func (m *FairMutex) lock(ctx context.Context, op string, opts []leases.Option) (
 	m, ctx = core.OrZero(m), core.Present(ctx)
 	a := leases.Attempt{Client: m.c.Core(), Op: op, Kind: core.KindFair, Key: m.key}
 	a.Begin(ctx, m.opts, opts)
-	lease, err := m.take(ctx, a.Config, a.Err, a.Waits)
+	lease, err := m.take(ctx, &a.Config, a.Err, a.Waits)
 	return a.Granted(lease, err)
 }
 
 // take waits for the key with the options of cfg; with an err it fails.
-func (m *FairMutex) take(ctx context.Context, cfg leases.Config, err error, waiting func()) (*leases.Lease, error) {
+func (m *FairMutex) take(ctx context.Context, cfg *leases.Config, err error, waiting func()) (*leases.Lease, error) {
 	if err = m.c.Core().Ready(ctx, core.KindFair, m.key, err); err != nil {
 		return nil, err
 	}

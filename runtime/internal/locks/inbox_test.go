@@ -24,7 +24,7 @@ func TestInbox_AMessageToNobody(t *testing.T) {
 	c, err := opened(t.Context(), cluster.URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, new(transport.ShardedChannels))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	r, w := policy.NewMutex(c.Base(), redistest.Key(t, "k")), resource.NewWaiter(t.Context(), nil, leases.Config{Wait: leases.UntilDone})
+	r, w := policy.NewMutex(c.Base(), redistest.Key(t, "k")), resource.NewWaiter(t.Context(), nil, &leases.Config{Wait: leases.UntilDone})
 	r.Queue.Push(w)
 	w.Place = engine.PlaceLeading
 	n := r.TicketFor(w.Terms).Number

@@ -66,9 +66,10 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []leases.Option) (*lea
 			return l, nil
 		}
 	}
-	a := leases.Attempt{Client: m.c.Core(), Op: op, Kind: core.KindMutex, Key: m.key}
+	var a leases.Attempt
+	a.Client, a.Op, a.Kind, a.Key = m.c.Core(), op, core.KindMutex, m.key // a literal would be on the stack twice
 	a.Begin(ctx, m.opts, opts)
-	lease, err := m.take(ctx, a.Config, a.Err, a.Waits)
+	lease, err := m.take(ctx, &a.Config, a.Err, a.Waits)
 	return a.Granted(lease, err)
 }
 
@@ -96,18 +97,18 @@ func (m *Mutex) reenter(ctx context.Context, outer *leases.Lease) *leases.Lease 
 // Acquire is Lock without hooks, and without counts of the call.
 func (m *Mutex) Acquire(ctx context.Context, opts []leases.Option) (*leases.Lease, error) {
 	cfg, err := leases.Configure(m.c.Core(), m.opts, opts)
-	return m.take(ctx, cfg, err, nil)
+	return m.take(ctx, &cfg, err, nil)
 }
 
 // take waits for the key with the options of cfg; with an err it fails.
-func (m *Mutex) take(ctx context.Context, cfg leases.Config, err error, waiting func()) (*leases.Lease, error) {
+func (m *Mutex) take(ctx context.Context, cfg *leases.Config, err error, waiting func()) (*leases.Lease, error) {
 	if ctx.Err() != nil {
 		return nil, core.Ended(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r, l, err := m.Approach(ctx, leases.New(m.c.Core(), core.KindMutex, m.key, ctx), &cfg)
+	r, l, err := m.Approach(ctx, leases.New(m.c.Core(), core.KindMutex, m.key, ctx), cfg)
 	if r == nil {
 		return l, err
 	}
@@ -126,7 +127,7 @@ func (m *Mutex) Approach(ctx context.Context, l *leases.Lease, cfg *leases.Confi
 	}
 	l.Core().Label = cfg.Label
 	if outer := leases.Enterable(ctx, m.c.Core(), m.key); outer != nil && outer.Core().Grant.Reenter(outer, l) {
-		l, err := l.Entered(ctx, *cfg)
+		l, err := l.Entered(ctx, cfg)
 		return nil, l, err
 	}
 	if cfg.Linger > 0 && l.Core().Rare().Owner == nil {
@@ -140,7 +141,7 @@ func (m *Mutex) Approach(ctx context.Context, l *leases.Lease, cfg *leases.Confi
 	}
 	if r.ReenterBy(l) {
 		r.Exit()
-		l, err = l.Entered(ctx, *cfg)
+		l, err = l.Entered(ctx, cfg)
 		return nil, l, err
 	}
 	return r, l, nil

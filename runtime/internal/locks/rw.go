@@ -95,12 +95,12 @@ func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []leases
 		a.Kind = core.KindWrite
 	}
 	a.Begin(ctx, m.opts, opts)
-	lease, err := m.take(ctx, a.Kind, a.Config, a.Err, a.Waits)
+	lease, err := m.take(ctx, a.Kind, &a.Config, a.Err, a.Waits)
 	return a.Granted(lease, err)
 }
 
 // take waits for the key with the options of cfg; with an err it fails.
-func (m *RWMutex) take(ctx context.Context, kind string, cfg leases.Config, err error, waiting func()) (*leases.Lease, error) {
+func (m *RWMutex) take(ctx context.Context, kind string, cfg *leases.Config, err error, waiting func()) (*leases.Lease, error) {
 	if err = m.c.Core().Ready(ctx, kind, m.key, err); err != nil {
 		return nil, err
 	}

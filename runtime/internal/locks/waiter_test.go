@@ -71,7 +71,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			require.NoError(t, err)
 			cfg.Polling = true
 			lease := leases.New(c.Core(), core.KindMutex, r.Key, context.Background())
-			w := resource.NewWaiter(context.Background(), lease, cfg)
+			w := resource.NewWaiter(context.Background(), lease, &cfg)
 			require.Equal(t, resource.ToAsk, r.Join(w))
 			tk := r.TicketFor(w.Terms)
 			op := &resource.AcquireOp{Waiter: w, Ticket: tk, Terms: w.Terms, Line: protocol.StillQueued}

@@ -51,7 +51,7 @@ func (r *RW) Channel(*resource.Waiter) string { return r.Lock.Channel() }
 
 // Enter makes l one more lease of this process's grants, if the caller may have it without waiting and without asking. Otherwise it may
 // return the caller's grant under which it may read ahead of all waiters.
-func (r *RW) Enter(ctx context.Context, l *leases.Lease, cfg leases.Config) (entered bool, under *resource.Grant, err error) {
+func (r *RW) Enter(ctx context.Context, l *leases.Lease, cfg *leases.Config) (entered bool, under *resource.Grant, err error) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if r.Shut {

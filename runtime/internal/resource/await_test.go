@@ -57,7 +57,7 @@ func awaits(t *testing.T, opts core.Settings, cfg leases.Config, s *scripted, d 
 		w := &Waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: leases.UntilDone}}
 		cfg.Polling = true
 		start := time.Now()
-		err := c.Await(ctx, s, w, cfg, nil)
+		err := c.Await(ctx, s, w, &cfg, nil)
 		look(err, time.Since(start))
 	})
 }
@@ -184,7 +184,7 @@ func awaitsOnce(t *testing.T, s *scripted, look func(err error)) {
 		c := new(Client)
 		c.MakeChannels()
 		w := engine.NewWaiter[Wish]()
-		look(c.Await(t.Context(), s, w, leases.Config{}, nil))
+		look(c.Await(t.Context(), s, w, new(leases.Config), nil))
 	})
 }
 
@@ -219,7 +219,7 @@ func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
 				defer cancel()
 				s := &scripted{answer: func(int) engine.Event { return no }}
 				w := &Waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: leases.UntilDone}}
-				require.Error(t, c.Await(ctx, s, w, leases.Config{Wait: test.wait, Terms: engine.Terms{Polling: true}, Backoff: core.ConstantBackoff(time.Minute)}, nil))
+				require.Error(t, c.Await(ctx, s, w, &leases.Config{Wait: test.wait, Terms: engine.Terms{Polling: true}, Backoff: core.ConstantBackoff(time.Minute)}, nil))
 				var want []time.Duration
 				if test.want > 0 {
 					want = []time.Duration{test.want}
