@@ -18,10 +18,10 @@ type Alarms[T any] struct {
 }
 
 // A waiter that is to be poked in longAlarm or later is poked up to earlyAlarm sooner, together with another one: one
-// script has the requests of both.
+// script has the requests of both. So each of the looks for what messages may not tell is such, see [NextLook].
 const (
-	longAlarm  = 15 * time.Second
-	earlyAlarm = longAlarm / 10
+	longAlarm  = LookAgainBlind
+	earlyAlarm = 3 * longAlarm / 10
 )
 
 // Set pokes w in d, and cancels an earlier Set of w. If d is long, w may be poked a bit sooner, together with another waiter, and its

@@ -121,3 +121,22 @@ func TestAlarms_Wake(t *testing.T) {
 		require.True(t, poked)
 	})
 }
+
+// A look in case a message was lost is in no hurry, also where the server reports no changes: the requests of many waiters go together. The end
+// of a short lease that nobody announces is no such look.
+func TestAlarms_LooksAreRechecks(t *testing.T) {
+	t.Parallel()
+	for ttl, want := range map[time.Duration]bool{-1: true, time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			var a Alarms[int]
+			for _, longest := range []time.Duration{LookAgain, LookAgainBlind} {
+				w := NewWaiter[int]()
+				a.Set(w, NextLook(longest, ttl, true))
+				<-w.Events.Bell
+				ev, ok := w.NextEvent()
+				require.True(t, ok)
+				require.Equal(t, want, ev.Recheck, "%v", longest)
+			}
+		})
+	}
+}
