@@ -65,7 +65,8 @@ func (m *FairMutex) Inspect(ctx context.Context) (observe.Standing, error) {
 // lock is the common part of Lock and TryLock.
 func (m *FairMutex) lock(ctx context.Context, op string, opts []leases.Option) (*leases.Lease, error) {
 	m, ctx = core.OrZero(m), core.Present(ctx)
-	a := leases.Attempt{Client: m.c.Core(), Op: op, Kind: core.KindFair, Key: m.key}
+	var a leases.Attempt
+	a.Client, a.Op, a.Kind, a.Key = m.c.Core(), op, core.KindFair, m.key // a literal would be on the stack twice
 	a.Begin(ctx, m.opts, opts)
 	lease, err := m.take(ctx, &a.Config, a.Err, a.Waits)
 	return a.Granted(lease, err)

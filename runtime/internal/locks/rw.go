@@ -90,7 +90,8 @@ func (m *RWMutex) Inspect(ctx context.Context) (observe.RWStanding, error) {
 // lock is the common part of Lock, TryLock, RLock and TryRLock.
 func (m *RWMutex) lock(ctx context.Context, op string, write bool, opts []leases.Option) (*leases.Lease, error) {
 	m, ctx = core.OrZero(m), core.Present(ctx)
-	a := leases.Attempt{Client: m.c.Core(), Op: op, Kind: core.KindRead, Key: m.key}
+	var a leases.Attempt
+	a.Client, a.Op, a.Kind, a.Key = m.c.Core(), op, core.KindRead, m.key // a literal would be on the stack twice
 	if write {
 		a.Kind = core.KindWrite
 	}

@@ -43,25 +43,28 @@ func deepen() byte {
 const mostBelow = 2000
 
 // Very many calls may wait, and each has its stack for as long as it does.
-func TestMutex_ACallThatWaitsHasASmallStack(t *testing.T) { //nolint:paralleltest // a collection would move the stacks
+func TestCallsThatWaitHaveASmallStack(t *testing.T) { //nolint:paralleltest // a collection would move the stacks
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	c := clientOf(t, redistest.Shared(t).URL(), core.Settings{Tracks: true})
-	m := c.Mutex(redistest.Key(t, "k"))
-	held, err := m.Lock(patient(t))
-	require.NoError(t, err)
-	s, got := &sounding{Context: patient(t)}, make(chan error, 1)
-	go func() {
-		deepen()
-		var base byte
-		s.base = uintptr(unsafe.Pointer(&base))
-		l, err := m.Lock(s)
-		if err == nil {
-			err = l.Unlock(context.Background())
-		}
-		got <- err
-	}()
-	require.Eventually(t, func() bool { return s.deepest.Load() > 0 && c.Base().Counts.Waiting.Load() == 1 }, long, time.Millisecond)
-	require.NoError(t, held.Unlock(patient(t)))
-	require.NoError(t, <-got)
-	require.Less(t, s.deepest.Load(), int64(mostBelow))
+	for _, m := range []Locker{
+		c.Mutex(redistest.Key(t, "mutex")), c.FairMutex(redistest.Key(t, "fair")), c.RWMutex(redistest.Key(t, "rw")),
+	} {
+		held, err := m.Lock(patient(t))
+		require.NoError(t, err)
+		s, got := &sounding{Context: patient(t)}, make(chan error, 1)
+		go func() {
+			deepen()
+			var base byte
+			s.base = uintptr(unsafe.Pointer(&base))
+			l, err := m.Lock(s)
+			if err == nil {
+				err = l.Unlock(context.Background())
+			}
+			got <- err
+		}()
+		require.Eventually(t, func() bool { return s.deepest.Load() > 0 && c.Base().Counts.Waiting.Load() == 1 }, long, time.Millisecond)
+		require.NoError(t, held.Unlock(patient(t)))
+		require.NoError(t, <-got)
+		require.Less(t, s.deepest.Load(), int64(mostBelow), "%T", m)
+	}
 }
