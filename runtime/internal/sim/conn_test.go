@@ -49,7 +49,7 @@ type conn struct {
 	last   [2]time.Time // of what was sent in a direction, when it arrives
 	ways   [2][]func()  // what is under way in a direction, in the order in which it was sent
 	kept   [2]int       // how many of these have been held up
-	broken bool // the server has no such connection any more
+	broken bool         // the server has no such connection any more
 	mute   [2]bool
 
 	tracking bool
