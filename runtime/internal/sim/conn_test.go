@@ -47,8 +47,8 @@ type conn struct {
 
 	// Guarded by w.mu.
 	last   [2]time.Time // of what was sent in a direction, when it arrives
-	ways   [2][]func()  // what is under way in a direction, in the order in which it was sent
-	kept   [2]int       // how many of these have been held up
+	ways   [2][]func()  // the deliveries under way in a direction, in the order of their sending
+	kept   [2]int       // the number of these that are held up
 	broken bool         // the server has no such connection any more
 	mute   [2]bool
 
@@ -146,7 +146,7 @@ var (
 
 func dialError(err error) error { return &net.OpError{Op: "dial", Net: "sim", Err: err} }
 
-// pass has act done when what is sent now in a direction arrives. The caller holds w.mu.
+// pass has act done when the data arrives that is sent in a direction. The caller holds w.mu.
 func (c *conn) pass(dir int, act func()) {
 	if c.mute[dir] {
 		return
@@ -155,7 +155,7 @@ func (c *conn) pass(dir int, act func()) {
 	c.travel(dir)
 }
 
-// travel has what is first under way in a direction arrive, after all that travels already. The caller holds w.mu.
+// travel has one delivery in a direction arrive, after all earlier ones. The caller holds w.mu.
 func (c *conn) travel(dir int) {
 	w := c.l.w
 	at := time.Now().Add(w.latency(c, dir))
@@ -166,8 +166,8 @@ func (c *conn) travel(dir int) {
 	w.net.at(at, func() { c.arrive(dir) })
 }
 
-// arrive does what is first under way in a direction, unless the link holds things up. What was sent later stays behind it, whenever that
-// comes.
+// arrive makes the oldest delivery of a direction, unless the link holds the data up. So the server reads in the order of sending, whichever
+// delivery was under way when the link began to hold data up.
 func (c *conn) arrive(dir int) {
 	w := c.l.w
 	w.mu.Lock()
