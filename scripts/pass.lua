@@ -11,11 +11,12 @@ if #KEYS == 4 and not string.find(ARGV[4], '+', 1, true) then
   local try, lock, waiting, again = redis.pcall, KEYS[1], KEYS[2], ARGV[5]
   local now = try('time')
   freed = not now.err and try('hdel', lock, ARGV[4]) == 1
-  local places = freed and try('lrange', waiting, '0', '1') or {}
-  local place, second = places[1], places[2]
+  local place = freed and try('lindex', waiting, '0') -- false if the queue is empty
+  local waits = type(place) == 'string'
+  local second = waits and try('lindex', waiting, '1')
   -- Else Redisson's waiters may have a start.
-  local ours = place and ARGV[7] == '0' or freed and ARGV[2] == 'publish' and try('pubsub', 'numsub', KEYS[3])[2] == 0
-  local uuid, n = string.match(ours and place or '', '^([^:]+):(%d+)$') -- else it demands tokens, or is no place of this library
+  local ours = waits and ARGV[7] == '0' or freed and ARGV[2] == 'publish' and try('pubsub', 'numsub', KEYS[3])[2] == 0
+  local uuid, n = string.match(waits and ours and place or '', '^([^:]+):(%d+)$') -- else it demands tokens, or is no place of this library
   if uuid and place ~= again and string.byte(uuid, 15) == 56 and string.byte(uuid, 20) == 56 then
     stands = again ~= '' and type(try('rpush', waiting, again)) == 'number'
     if stands or again == '' then
@@ -45,7 +46,7 @@ if #KEYS == 4 and not string.find(ARGV[4], '+', 1, true) then
     elseif type(first) ~= 'string' then
       first = nil -- release gets the error once more
     end
-  elseif ours and not place and not places.err and again ~= '' and not string.find(again, '+', 1, true) then
+  elseif ours and place == false and again ~= '' and not string.find(again, '+', 1, true) then
     if type(try('hset', lock, again, '1')) == 'number' and try('pexpire', lock, ARGV[6]) == 1 then
       return {2, tonumber(now[1]), tonumber(now[2]), 0}
     end
