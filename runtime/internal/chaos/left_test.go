@@ -144,11 +144,12 @@ func TestLeft(t *testing.T) {
 					require.Empty(t, f.violations)
 					return
 				}
-				require.Len(t, f.violations, 1)
+				want := tt.want
 				if of == fair {
-					tt.want = "left on the server: ["
+					want = "left on the server: ["
 				}
-				require.Contains(t, f.violations[0], tt.want)
+				require.Len(t, f.violations, 1)
+				require.Contains(t, f.violations[0], want)
 			})
 		}
 	}
