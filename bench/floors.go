@@ -41,6 +41,7 @@ var floors = []library{
 	{name: holdingFloor, plain: true, bare: true, renews: true, open: openHolding},
 	{name: recording, plain: true, bare: true, open: openRecording},
 	{name: counted, plain: true, bare: true, open: openCounting},
+	{name: takingTurns, plain: true, bare: true, open: openTurns},
 }
 
 // openCancellable is the floor, but each call has a context that can end, as a call has whose request is sent again over another

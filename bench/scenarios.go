@@ -89,8 +89,8 @@ func allScenarios() []*scenario {
 	both := append([]column{colRate, {"Jain of processes", "processes", hundredth}}, sharedColumns[1:]...)
 	all = append(all,
 		&scenario{
-			id: "S4", title: "4 processes of 8 goroutines, one key", fit: whoLocks,
-			how: "As S3.",
+			id: "S4", title: "4 processes of 8 goroutines, one key", fit: whoLocks, floors: []string{takingTurns},
+			how: "As S3. " + takingTurns + ": the goroutines of a process pass the key on among themselves, first come, first served, " + strconv.Itoa(turnLength) + " times; then one script gives it to the next process, sends that a message and stands in the wait queue again. There is nothing else.",
 			run: cycles(four...), columns: both, headline: headline{metric: "rate", format: count, unit: "/s"},
 			goals: []goal{
 				{"at least 25x the acquisitions of the best other library", ofBest("rate"), 25, true, times},
