@@ -48,27 +48,35 @@ func UnlockAll(parts []*leases.Lease, needs int) (lost int, errs error) {
 		}
 		groups[i] = append(groups[i], part)
 	}
+	count := func(err error) {
+		switch {
+		case err == nil:
+			needs--
+		case errors.Is(err, failure.ErrLost):
+			lost++
+			fallthrough
+		default:
+			errs = failure.Join(errs, err)
+		}
+	}
+	if len(groups) == 1 && needs == len(parts) { // as a rule: there is nothing beside it to wait for
+		releaseGroup(groups[0], count)
+		return lost, errs
+	}
 	outcomes := make(chan error, len(parts))
+	tell := func(err error) { outcomes <- err }
 	for i, group := range groups {
 		if i == len(groups)-1 && needs == len(parts) {
-			releaseGroup(group, outcomes) // the caller waits for it anyway
+			releaseGroup(group, tell) // the caller waits for it anyway
 			break
 		}
-		group[0].Core().Client.Spawn(func() { releaseGroup(group, outcomes) })
+		group[0].Core().Client.Spawn(func() { releaseGroup(group, tell) })
 	}
 	var enough <-chan time.Time // fires when the remaining releases are not waited for any more
 	for i := range parts {
 		select {
 		case err := <-outcomes:
-			switch {
-			case err == nil:
-				needs--
-			case errors.Is(err, failure.ErrLost):
-				lost++
-				fallthrough
-			default:
-				errs = failure.Join(errs, err)
-			}
+			count(err)
 		case <-enough:
 			return lost, nil
 		}
@@ -83,11 +91,10 @@ func UnlockAll(parts []*leases.Lease, needs int) (lost int, errs error) {
 	return lost, errs
 }
 
-// releaseGroup unlocks one lease, or several that are mutexes of one client, and sends the outcome of each.
-func releaseGroup(group []*leases.Lease, outcomes chan<- error) {
-	tell := func(l *leases.Lease, err error) { outcomes <- unlocked(l, err) }
+// releaseGroup unlocks one lease, or several that are mutexes of one client, and calls tell with the outcome of each.
+func releaseGroup(group []*leases.Lease, tell func(err error)) {
 	if len(group) == 1 {
-		tell(group[0], group[0].Core().Grant.Unlock(group[0]))
+		tell(unlocked(group[0], group[0].Core().Grant.Unlock(group[0])))
 		return
 	}
 	c := group[0].Core().Grant.(*resource.Grant).Resource().Client //nolint:forcetypeassert // a group of several consists of these
@@ -98,7 +105,7 @@ func releaseGroup(group []*leases.Lease, outcomes chan<- error) {
 		op, err := g.End(l)
 		switch {
 		case op == nil:
-			tell(l, err)
+			tell(unlocked(l, err))
 		case op.Pending: // the answer to a request has it sent, and may have come already
 		case op.Plain:
 			frees = append(frees, op)
@@ -110,7 +117,7 @@ func releaseGroup(group []*leases.Lease, outcomes chan<- error) {
 	c.Frees.SubmitAll(frees, c.Net.Prompt())
 	for i, l := range group {
 		if ops[i] != nil {
-			tell(l, ops[i].Outcome(l))
+			tell(unlocked(l, ops[i].Outcome(l)))
 		}
 	}
 }
