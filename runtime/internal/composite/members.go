@@ -14,7 +14,7 @@ import (
 
 // distinct returns the members, each once.
 func (m *MultiLock) distinct() []locks.Locker {
-	once := make([]locks.Locker, 0, len(m.members))
+	once := m.members[:0] // which is never longer than what was gone through
 	for _, l := range m.members {
 		again := false
 		for _, other := range slices.Backward(once) {
@@ -42,7 +42,7 @@ func IsNil(l any) bool {
 
 // check returns why the members cannot be locked with opts, before anything is sent. tryTogether checks the mutexes of one client.
 func (m *MultiLock) check(opts []leases.Option) error {
-	if len(neighbours(m.members)) == len(m.members) {
+	if together(m.members) == len(m.members) {
 		return nil
 	}
 	for _, l := range m.members {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
@@ -16,17 +17,24 @@ import (
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-// neighbours returns the mutexes of one client at the beginning of lockers.
-func neighbours(lockers []locks.Locker) (mutexes []*locks.Mutex) {
-	for _, l := range lockers {
+// together returns how many lockers at the beginning are mutexes of one client.
+func together(lockers []locks.Locker) (n int) {
+	var c *locks.Client
+	for i, l := range lockers {
 		m, ok := l.(*locks.Mutex)
-		if !ok || len(mutexes) > 0 && m.Client() != mutexes[0].Client() {
-			break
+		if !ok || i > 0 && m.Client() != c {
+			return i
 		}
-		if mutexes == nil {
-			mutexes = make([]*locks.Mutex, 0, len(lockers))
-		}
-		mutexes = append(mutexes, m)
+		c = m.Client()
+	}
+	return len(lockers)
+}
+
+// neighbours returns the mutexes of one client at the beginning of lockers.
+func neighbours(lockers []locks.Locker) []*locks.Mutex {
+	mutexes := make([]*locks.Mutex, together(lockers))
+	for i := range mutexes {
+		mutexes[i] = lockers[i].(*locks.Mutex) //nolint:forcetypeassert // together says so
 	}
 	return mutexes
 }
@@ -41,10 +49,25 @@ type trial struct {
 	resource *policy.Mutex   // nil without a resource to contend at
 	w        *resource.Waiter
 	entry    resource.Entry // the result of joining the resource
-	asked    asked
 	cfg      *leases.Config // which those of equal options share
 	lease    *leases.Lease
 	err      error
+}
+
+// A trialList has the trials of one call of tryTogether, and is kept to be used again. Nothing else knows them then.
+type trialList struct {
+	all             []trial
+	takes, acquires []transport.Request
+}
+
+var trialLists = sync.Pool{New: func() any { return new(trialList) }}
+
+func (x *trialList) recycle() {
+	clear(x.all)
+	clear(x.takes)
+	clear(x.acquires)
+	x.all, x.takes, x.acquires = x.all[:0], x.takes[:0], x.acquires[:0]
+	trialLists.Put(x)
 }
 
 // tryTogether tries to lock all mutexes, which are of one client, at once, each under the context of the one before,
@@ -53,15 +76,17 @@ type trial struct {
 func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.Mutex, wait time.Duration, opts []leases.Option) (got []*leases.Lease, again bool, err error) {
 	c := mutexes[0].Client()
 	opts = append(slices.Clip(opts), leases.WithWait(0))
-	trials := make([]trial, 0, len(mutexes))
+	list := trialLists.Get().(*trialList)
+	defer list.recycle()
+	list.all = slices.Grow(list.all, len(mutexes))
 	again = true
 	next := leases.Several(c.Core(), core.KindMutex, len(mutexes), under)
 	above := under // each member has a key of its own, so none enters again under a lease that this call makes
 	for i, m := range mutexes {
-		trials = append(trials, trial{m: m, own: under})
-		t := &trials[i]
+		list.all = append(list.all, trial{m: m, own: under})
+		t := &list.all[i]
 		if i > 0 && len(m.Options()) == 0 && len(mutexes[i-1].Options()) == 0 {
-			t.cfg = trials[i-1].cfg
+			t.cfg = list.all[i-1].cfg
 		} else {
 			t.cfg = new(leases.Config)
 			*t.cfg, t.err = leases.Configure(c.Core(), m.Options(), opts)
@@ -84,12 +109,13 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 		}
 	}
 	if again {
-		ask(c, trials, c.Base().Net.Prompt() && wait == leases.UntilDone && ctx.Done() == nil) // as take of a mutex does
+		list.ask(c, c.Base().Net.Prompt() && wait == leases.UntilDone && ctx.Done() == nil) // as take of a mutex does
 	}
-	got = make([]*leases.Lease, 0, len(trials))
+	got = make([]*leases.Lease, 0, len(list.all))
+	contests := make([]asked, len(list.all)) // a listener may know its contest for longer than the call
 	var behind []*leases.Lease
-	for i := range trials {
-		t := &trials[i]
+	for i := range list.all {
+		t := &list.all[i]
 		switch {
 		case t.resource == nil:
 		case !again:
@@ -99,8 +125,8 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 			t.err = errGivenBack
 		default:
 			var lease *leases.Lease
-			t.asked = asked{Mutex: t.resource, entry: t.entry, again: t.entry != resource.ToAsk}
-			if lease, t.err = c.Base().Contend(ctx, &t.asked, t.w, t.cfg, nil); lease != nil {
+			contests[i] = asked{Mutex: t.resource, entry: t.entry, again: t.entry != resource.ToAsk}
+			if lease, t.err = c.Base().Contend(ctx, &contests[i], t.w, t.cfg, nil); lease != nil {
 				t.lease = lease // the one that it had from the beginning
 			}
 			t.resource.Exit()
@@ -125,24 +151,22 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 
 // ask sends the requests of all trials that have none yet, in as few scripts as possible. inline is as with
 // [transport.Batcher.Submit].
-func ask(c *locks.Client, trials []trial, inline bool) {
-	takes := make([]transport.Request, 0, len(trials))
-	var acquires []transport.Request
-	for i := range trials {
-		t := &trials[i]
+func (x *trialList) ask(c *locks.Client, inline bool) {
+	for i := range x.all {
+		t := &x.all[i]
 		if t.resource == nil || t.entry != resource.ToAsk {
 			continue
 		}
 		switch op := t.resource.Prepare(t.w); {
 		case op == nil: // it was handed over a moment ago
 		case op.To == c.Base().Takes:
-			takes = append(takes, op)
+			x.takes = append(x.takes, op)
 		default:
-			acquires = append(acquires, op)
+			x.acquires = append(x.acquires, op)
 		}
 	}
-	c.Base().Takes.SubmitAll(takes, inline)
-	c.Base().Acquires.SubmitAll(acquires, inline)
+	c.Base().Takes.SubmitAll(x.takes, inline)
+	c.Base().Acquires.SubmitAll(x.acquires, inline)
 }
 
 // asked is a resource that a waiter has joined already, and asked if it has to.
