@@ -69,6 +69,7 @@ type slotQueue struct {
 	slot    uint16
 	flush   func() // send, as a value
 	queue   []Request
+	callers int // how many callers have put requests into it since it was empty
 	added   int // how many SubmitAll adds to the queue
 	sending int // scripts under way, or about to be
 }
@@ -178,6 +179,7 @@ func (b *Batcher) SubmitAll(rs []Request, inline bool) {
 // begin reports whether the queue is to be sent now, and not by a sender that is at work already, and whether it has no more
 // than the n requests of the caller.
 func (q *slotQueue) begin(n int) (start, alone bool) {
+	q.callers++
 	if alone = q.sending == 0 && len(q.queue) == n; !alone && len(q.queue) == n {
 		q.b.net.direct.meet() // the others that wait behind the same script come after it, and call says so
 	}
@@ -242,12 +244,15 @@ func (q *slotQueue) call() *call {
 	defer q.b.mu.Unlock()
 	c.q = q
 	n := min(len(q.queue), q.b.most)
-	if n > 1 {
+	if q.callers > 1 { // one caller of many keys is alone
 		q.b.net.direct.meet()
 	}
 	c.some = append(c.some[:0], q.queue[:n]...)
 	left := copy(q.queue, q.queue[n:])
 	clear(q.queue[left:])
+	if left == 0 {
+		q.callers = 0
+	}
 	q.queue = q.queue[:left]
 	return c
 }

@@ -183,6 +183,70 @@ func TestBatcher_ALoneCallerOnAPipelinedConnection(t *testing.T) {
 	}
 }
 
+// A caller of many keys is as alone as one of a single key: it sends over the direct connection, again and again. Two callers whose requests go
+// together are not.
+func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
+	t.Parallel()
+	x := newMuteTest(t)
+	defer x.end()
+	net := x.net
+	net.Bound(time.Hour)
+	net.MarkShared()
+	madeDirect(t, net)
+	net.spoke.Store(int64(monotonic.Now().Add(time.Hour)))
+	net.direct.met.Store(0)
+	b := net.Batcher(x.process.Takes(), true)
+	answers := make(chan error, 2*mostBatched)
+	number := uint64(0)
+	requests := func(n int) (all []Request) {
+		for range n {
+			number++
+			key := x.key + strconv.FormatUint(number, 10)
+			all = append(all, taking{&x.process, key, number, func(_ protocol.Answer, _ bool, err error) { answers <- err }})
+		}
+		return all
+	}
+	answered := func(n int) {
+		for range n {
+			require.NoError(t, <-answers)
+		}
+	}
+	alone := func(n int) {
+		before := net.direct.idle.Load().used
+		b.SubmitAll(requests(n), true)
+		if n <= mostBatched {
+			require.Len(t, answers, n, "on the goroutine of the caller")
+			require.Greater(t, net.direct.idle.Load().used, before, "over its connection")
+		}
+		answered(n)
+		require.Zero(t, net.direct.met.Load())
+	}
+	for _, n := range []int{1, 2, 20, 20, mostBatched} {
+		alone(n)
+	}
+	alone(mostBatched + 1)
+	require.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.one.sending == 0
+	}, time.Minute, time.Millisecond)
+
+	b.one.sending = 1 // a script is under way
+	for _, r := range requests(2) {
+		b.Submit(r, true)
+	}
+	net.direct.met.Store(0)
+	c := b.one.call()
+	require.Len(t, c.some, 2)
+	require.NotZero(t, net.direct.met.Load())
+	require.False(t, c.run())
+	require.False(t, b.one.ends(c))
+	answered(2)
+
+	net.direct.met.Store(0)
+	alone(2)
+}
+
 // Requests that are sent one after the other, since the server refuses their script, are not held up by a mute connection.
 func TestBatcher_SplitGoesRoundAMuteConnection(t *testing.T) {
 	t.Parallel()
