@@ -13,6 +13,7 @@ import (
 // A Command is a script that a server ran for a client, with what the script called.
 type Command struct {
 	At    time.Time
+	Took  time.Duration // to the last call: the server stood still in the script if that is long
 	Words []string
 	Calls [][]string
 }
@@ -63,17 +64,18 @@ func (m *Monitor) read(in *bufio.Reader) {
 			continue
 		}
 		words := quotedWords(parts[4])
+		seconds, _ := strconv.ParseInt(parts[1], 10, 64)
+		micros, _ := strconv.ParseInt(parts[2], 10, 64)
+		at := time.Unix(seconds, micros*1000)
 		switch {
 		case parts[3] == "lua" && len(m.all) > 0:
 			last := m.all[len(m.all)-1]
-			last.Calls = append(last.Calls, words)
+			last.Calls, last.Took = append(last.Calls, words), at.Sub(last.At)
 		case len(words) > 2 && strings.EqualFold(words[0], "evalsha"):
 			if len(m.all) == m.most {
 				return
 			}
-			seconds, _ := strconv.ParseInt(parts[1], 10, 64)
-			micros, _ := strconv.ParseInt(parts[2], 10, 64)
-			m.all = append(m.all, &Command{At: time.Unix(seconds, micros*1000), Words: words})
+			m.all = append(m.all, &Command{At: at, Words: words})
 		}
 	}
 }

@@ -87,9 +87,10 @@ func (r Run) Replay() (actions map[string]int, err error) {
 // A replica is an embedded server that repeats what scripts wrote on another one. A key expires later than it did there: when a script found
 // that it had expired, the replica sees that by what the script wrote.
 type replica struct {
-	m    *miniredis.Miniredis
-	peer *server.Peer
-	part bool // mutexes are parts of RedLocks
+	m     *miniredis.Miniredis
+	peer  *server.Peer
+	part  bool            // mutexes are parts of RedLocks
+	vague map[string]bool // keys that expire at a time that is not known well, since the server stood still in the script that set it
 }
 
 // A server looks at its clock for a command, and once more for its MONITOR: a busy machine may stop it in between. lag is how much later keys
@@ -99,13 +100,17 @@ const (
 	turnLag = 40 * time.Millisecond
 )
 
+// A server that is stopped inside of a script sets what the script sets later than MONITOR says, if it is a Redis before 7.2: from then on,
+// all calls of a script see one clock. standstill is how long no script takes by itself.
+const standstill = turnLag
+
 func newReplica() (*replica, error) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	if err := m.Start(); err != nil {
 		return nil, err
 	}
-	return &replica{m: m, peer: server.NewPeer(bufio.NewWriter(io.Discard))}, nil
+	return &replica{m: m, peer: server.NewPeer(bufio.NewWriter(io.Discard)), vague: map[string]bool{}}, nil
 }
 
 // written are the commands of scripts that write.
@@ -131,11 +136,26 @@ func (r *replica) apply(c *Command) {
 			r.begin(call)
 		case name == "pexpire":
 			call[2] = later(call[2])
+			r.vague[call[1]] = c.Took > standstill
 		case name == "set" && last > 2 && strings.EqualFold(call[last-1], "px"):
 			call[last] = later(call[last])
+			r.vague[call[1]] = c.Took > standstill
 		}
 		r.m.Server().Dispatch(r.peer, call)
 	}
+}
+
+// knows reports whether it is known when the keys of a lock expire.
+func (r *replica) knows(key string) bool {
+	for k, vague := range r.vague {
+		if vague && (k == key || strings.Contains(k, "{"+key+"}")) {
+			if r.m.Exists(k) {
+				return false
+			}
+			delete(r.vague, k)
+		}
+	}
+	return true
 }
 
 // later returns so many ms, and the lag.
@@ -323,9 +343,12 @@ func (c *Command) prolongs(keys []string) bool {
 	})
 }
 
-// The functions below return what the other server has, or nil if something may have expired there at this moment.
+// The functions below return what the other server has, or nil if something may have expired there at this moment, or it is not known when it does.
 
 func (r *replica) seeMutex(x *Tracer, key string) *spec.Seen {
+	if !r.knows(key) {
+		return nil
+	}
 	seen, ok := x.See(r.m, key), false
 	if seen.Left, ok = left(seen.Left); !ok {
 		return nil
@@ -334,6 +357,9 @@ func (r *replica) seeMutex(x *Tracer, key string) *spec.Seen {
 }
 
 func (r *replica) seeFair(key string) *spec.FairSeen {
+	if !r.knows(key) {
+		return nil
+	}
 	seen, ok := SeeFair(r.m, key), false
 	if seen.Left, ok = left(seen.Left); !ok {
 		return nil
@@ -346,7 +372,7 @@ func (r *replica) seeFair(key string) *spec.FairSeen {
 
 // seeRW returns the turn beside it, which is always known.
 func (r *replica) seeRW(key string) (*spec.RWSeen, spec.Turn) {
-	seen, sure := SeeRW(r.m, key), true
+	seen, sure := SeeRW(r.m, key), r.knows(key)
 	there := func(d *time.Duration) {
 		to, ok := left(*d)
 		*d, sure = to, sure && ok
