@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // Each release is late at its own limit, in whatever order callers begin to wait, and one that was answered never.
@@ -39,6 +40,37 @@ func TestAwaitedReleases(t *testing.T) {
 		again := after(5 * time.Second)
 		require.Equal(t, errLate, <-again.done)
 		require.Equal(t, 5*time.Second, core.Now().Sub(start))
+	})
+}
+
+// TestAwaitedReleases_AfterAStandstill has the limit of releases be over for long when the timer comes, as after the process was stopped: each gets
+// some more time, once, in which an answer counts.
+func TestAwaitedReleases_AfterAStandstill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var a awaitedReleases
+		start := core.Now()
+		after := func(d time.Duration) *ReleaseOp {
+			op := &ReleaseOp{done: make(chan error, 2), limit: start.Add(d)}
+			a.add(op)
+			return op
+		}
+		answered, never, later := after(-time.Second), after(-time.Second), after(monotonic.Grace/4)
+		require.Equal(t, errLate, <-later.done)
+		require.Equal(t, monotonic.Grace/4, core.Now().Sub(start), "its limit was not over")
+		require.Empty(t, answered.done)
+		require.True(t, a.remove(answered), "an answer is in time")
+		require.Equal(t, errLate, <-never.done)
+		require.Equal(t, monotonic.Grace, core.Now().Sub(start))
+		require.Empty(t, a.all)
+
+		start = core.Now()
+		twice := after(-time.Second)
+		synctest.Wait()
+		a.mu.Lock()
+		a.armed, twice.until = a.armed.Add(-time.Minute), twice.until.Add(-time.Minute)
+		a.mu.Unlock()
+		a.come()
+		require.Equal(t, errLate, <-twice.done, "the process stood still once more")
 	})
 }
 

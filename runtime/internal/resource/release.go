@@ -11,6 +11,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
@@ -45,6 +46,7 @@ type ReleaseOp struct {
 
 	done    chan error // the outcome, if the ticket was granted, or errLate, or both
 	awaited int        // its place among the awaited releases, counted from 1; 0 if it is none of them; guarded by these
+	until   time.Time  // when it gets errLate; guarded by these
 }
 
 var releaseOps = sync.Pool{New: func() any { return &ReleaseOp{done: make(chan error, 2)} }}
@@ -83,7 +85,7 @@ func (op *ReleaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []str
 }
 
 // Outcome returns the outcome for the grant of l, or of no lease if l is nil, at most Options.OpTimeout after its release
-// began. After that the release goes on without the caller.
+// began, or monotonic.Grace after this process stood still at that moment. After that the release goes on without the caller.
 func (op *ReleaseOp) Outcome(l *leases.Lease) (err error) {
 	c, inTime := op.Ticket.Resource.Client, true
 	select {
@@ -198,7 +200,7 @@ func (a *awaitedReleases) add(op *ReleaseOp) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = append(a.all, op)
-	op.awaited = len(a.all)
+	op.awaited, op.until = len(a.all), op.limit
 	if a.armed.IsZero() || op.limit.Before(a.armed) { // usually it is armed for a release that began before op, and may be over
 		a.arm(op.limit)
 	}
@@ -235,19 +237,26 @@ func (a *awaitedReleases) arm(at time.Time) {
 	}
 }
 
-// come sends errLate to the releases whose limit is over, and sets the timer for the others.
+// come sends errLate to the releases whose limit is over, and sets the timer for the others. If this process stood still, answers may have
+// come that nobody has read yet: then each of these releases gets some more time, once.
 func (a *awaitedReleases) come() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var next time.Time
+	now := core.Now()
+	stood := monotonic.StoodStill(a.armed)
 	a.armed = time.Time{}
 	for _, op := range slices.Backward(a.all) { // so that drop moves none that comes later
-		switch {
-		case !op.limit.After(core.Now()):
-			a.drop(op)
-			op.done <- errLate
-		case next.IsZero() || op.limit.Before(next):
-			next = op.limit
+		if !op.until.After(now) {
+			if !stood || !op.until.Equal(op.limit) {
+				a.drop(op)
+				op.done <- errLate
+				continue
+			}
+			op.until = now.Add(monotonic.Grace)
+		}
+		if next.IsZero() || op.until.Before(next) {
+			next = op.until
 		}
 	}
 	if !next.IsZero() {
