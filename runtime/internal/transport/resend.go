@@ -264,7 +264,8 @@ type lateness struct {
 	mu    sync.Mutex
 	all   []*timely
 	timer *time.Timer
-	looks bool // the timer is set
+	looks bool           // the timer is set
+	due   monotonic.Time // when it comes, if it is set
 
 	mute     map[string]int // by servers: requests without an answer for too long over the shared connection
 	anywhere atomic.Bool    // there is one
@@ -281,11 +282,23 @@ func (l *lateness) add(x *timely) {
 	if l.looks {
 		return
 	}
-	l.looks = true
+	l.looks, l.due = true, x.at.Add(lookLate)
 	if l.timer == nil {
 		l.timer = time.AfterFunc(lookLate, x.net.sendLate)
 	} else {
 		l.timer.Reset(lookLate)
+	}
+}
+
+// stoodStill takes the time for which this process stood still before the timer came, if it did, for none in which an answer could come: it may have
+// come, and nobody has read it. So a process that was stopped does not send everything again. The caller holds l.mu.
+func (l *lateness) stoodStill() {
+	if !monotonic.StoodStill(l.due.Std()) {
+		return
+	}
+	now := monotonic.Now()
+	for _, x := range l.all {
+		x.at = min(now, x.at.Add(now.Sub(l.due)))
 	}
 }
 
@@ -347,7 +360,9 @@ func (t *Transport) sendLate() {
 	patience := t.Patience()
 	var late, left []*timely // none of them is used again before all answers have come
 	l.mu.Lock()
+	l.stoodStill()
 	if l.looks = len(l.all) > 0; l.looks {
+		l.due = monotonic.Now().Add(lookLate)
 		l.timer.Reset(lookLate)
 	}
 	answers := t.cluster == nil // and which server of a cluster has answered is not known

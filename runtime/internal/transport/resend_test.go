@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	stdnet "net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -100,6 +101,46 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 	net.Quit()
 	u.wg.Wait()
 	net.Unlisten()
+}
+
+// A heir does nothing.
+type heir struct{}
+
+func (heir) again() protocol.Command { return protocol.Command{} }
+func (heir) answered(Reply)          {}
+
+// TestLateness_AfterAStandstill has the look for late answers come much too late itself, as in a process that was stopped: nothing is sent again for
+// that. What has no answer for a while of its own afterwards is.
+func TestLateness_AfterAStandstill(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := &Transport{}
+		l := &net.lateness
+		x := net.timely(protocol.Command{Keys: []string{"k"}})
+		x.by, x.waits = heir{}, true // it is notified when the command is to be sent again
+		l.add(x)
+		const stood = time.Minute
+		look := func() bool {
+			net.sendLate()
+			return len(x.replies) > 0
+		}
+		l.mu.Lock()
+		x.at, l.due = x.at.Add(-stood), l.due.Add(-stood) // a minute passes at once
+		l.mu.Unlock()
+		require.False(t, look(), "the process stood still, not the server")
+		stands := time.Now()
+		require.True(t, (<-x.replies).late)
+		require.InDelta(t, leastPatience, time.Since(stands), float64(2*lookLate))
+
+		l.mu.Lock()
+		x.at = x.at.Add(-stood) // for which the looks came in time
+		l.mu.Unlock()
+		require.True(t, look(), "the server stood still")
+		l.mu.Lock()
+		l.remove(x)
+		l.mu.Unlock()
+		synctest.Wait()
+	})
 }
 
 // TestRunInTime_BrokenConnections shows that a command whose connection breaks is sent again at once, a few times, and that its outcome stays
