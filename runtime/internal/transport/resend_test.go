@@ -38,13 +38,17 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, n, "in time")
 
+	// A busy machine may have sent the round before twice, and the proxy sees the other request later.
+	ofRound := func(number string) func([]string) bool {
+		return func(cmd []string) bool { return redistest.Command("EVALSHA")(cmd) && cmd[len(cmd)-7] == number }
+	}
 	asked := make(chan string, 10) // whether a request says that it was sent before
 	proxy.OnRequest(func(cmd []string) {
-		if redistest.Command("EVALSHA")(cmd) {
+		if ofRound("2")(cmd) {
 			asked <- cmd[len(cmd)-4]
 		}
 	})
-	lost := proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
+	lost := proxy.DropReply(ofRound("2"), 1, redistest.Mute)
 	got := make(chan Reply, 1)
 	go func() { got <- net.RunRoundInTime(round(2), takesSome) }()
 	<-lost.Done()
@@ -61,16 +65,17 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 	require.Equal(t, "1", held, "it takes nothing any more")
 
 	// The second one is refused, the first is still under way, or its answer is.
-	lost = proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
+	lost = proxy.DropReply(ofRound("3"), 1, redistest.Mute)
 	server.Do("SET", "k", "0")
 	proxy.OnRequest(func(cmd []string) {
-		if redistest.Command("EVALSHA")(cmd) && cmd[len(cmd)-4] == "1" {
+		if ofRound("3")(cmd) && cmd[len(cmd)-4] == "1" {
 			server.Do("DEL", "k")
 			server.Do("HSET", "k", "something", "else")
 		}
 	})
 	require.ErrorIs(t, net.RunRoundInTime(round(3), takesSome).Err(), ErrNoAnswer)
 	<-lost.Done()
+	net.pace.took.Store(int64(time.Minute)) // so that it is sent once, however slow the machine is
 	require.ErrorContains(t, net.RunRoundInTime(protocol.SentAgain(round(3)), takesSome).Err(), "WRONGTYPE", "sent once")
 	server.Do("DEL", "k")
 
