@@ -114,8 +114,8 @@ type heir struct{}
 func (heir) again() protocol.Command { return protocol.Command{} }
 func (heir) answered(Reply)          {}
 
-// TestLateness_AfterAStandstill has the look for late answers come much too late itself, as in a process that was stopped: nothing is sent again for
-// that. What has no answer for a while of its own afterwards is.
+// TestLateness_AfterAStandstill has the look for late answers come much too late itself, as in a process that was stopped: no request is sent again for
+// that. A request that has no answer for a while after it is sent again.
 func TestLateness_AfterAStandstill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
