@@ -17,16 +17,19 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // A compositeLease has the parts of a lease that consists of several. It is trusted while at least needs of its parts
 // are: all parts of a MultiLock, a majority of a RedLock. Each part is renewed, lost and released by itself; the whole
 // only counts them.
 type compositeLease struct {
-	whole *leases.Lease
-	needs int
-	most  int    // largest number of its parts
-	after func() // called when the whole was released, and when it is lost; or nil
+	client *core.Client
+	key    string
+	whole  *leases.Lease
+	needs  int
+	most   int    // largest number of its parts
+	after  func() // called when the whole was released, and when it is lost; or nil
 
 	// replace releases a part that has ended before the whole, and may get another one; if nil, the part stays.
 	replace func(co *compositeLease, part *leases.Lease)
@@ -56,9 +59,9 @@ const (
 	compositeOver                   // it is unlocked: a part that joins goes to the successor, or is released
 )
 
-// compose makes l the lease of all parts together, trusted while needs of them are.
-func compose(l *leases.Lease, needs int, parts []*leases.Lease) {
-	co := &compositeLease{whole: l, needs: needs, most: len(parts), parts: parts}
+// compose makes l the lease of key, of all parts together, trusted while needs of them are.
+func compose(l *leases.Lease, c *core.Client, key string, needs int, parts []*leases.Lease) {
+	co := &compositeLease{client: c, key: key, whole: l, needs: needs, most: len(parts), parts: parts}
 	co.begin()
 }
 
@@ -67,6 +70,15 @@ func compositeOf(l *leases.Lease) *compositeLease {
 	co, _ := l.Core().Rare().Parts.(*compositeLease)
 	return co
 }
+
+// Client returns the client that calls the hooks.
+func (co *compositeLease) Client() *core.Client { return co.client }
+
+// Key returns the key of the whole.
+func (co *compositeLease) Key() string { return co.key }
+
+// Guarded returns nil: the parts are guarded.
+func (co *compositeLease) Guarded() *watchdog.Lease { return nil }
 
 // begin makes the whole the lease of all parts.
 func (co *compositeLease) begin() {
@@ -144,7 +156,7 @@ func (co *compositeLease) Part(c *core.Client, key string) *leases.Lease {
 			if inner := parts.Part(c, key); inner != nil {
 				return inner
 			}
-		} else if part.Core().Client == c && part.Core().Key() == key {
+		} else if part.Core().Client() == c && part.Core().Key() == key {
 			return part
 		}
 	}
@@ -183,7 +195,7 @@ func (co *compositeLease) Look(cause error) {
 	co.mu.Unlock()
 	if !enough {
 		co.whole.Core().End(cause)
-		if co.whole.Core().Client.Settings.Hooks.Ended != nil && !co.unlocked.Load() {
+		if co.client.Settings.Hooks.Ended != nil && !co.unlocked.Load() {
 			co.whole.Core().ReportLater() // its parts were released one by one
 		}
 		co.spend()
@@ -325,7 +337,7 @@ func most[T any](parts []*leases.Lease, needs int, do func(part *leases.Lease) (
 	}
 	outcomes := make(chan outcome, len(parts))
 	for _, part := range parts {
-		part.Core().Client.Spawn(func() {
+		part.Core().Client().Spawn(func() {
 			value, err := do(part)
 			outcomes <- outcome{value, err}
 		})
@@ -371,7 +383,7 @@ func undo(ctx context.Context, parts []*leases.Lease) {
 		}
 	}
 	done := make(chan struct{})
-	parts[0].Core().Client.Spawn(func() {
+	parts[0].Core().Client().Spawn(func() {
 		defer close(done)
 		_ = locks.Release(parts) // a failed release is withdrawn, or the key expires
 	})

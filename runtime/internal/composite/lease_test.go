@@ -7,10 +7,17 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // A noted grant notes what is unlocked.
 type noted struct{ unlocked *[]*leases.Lease }
+
+func (noted) Client() *core.Client { return new(core.Client) }
+
+func (noted) Key() string { return "k" }
+
+func (noted) Guarded() *watchdog.Lease { return nil }
 
 func (noted) Reenter(*leases.Lease, *leases.Lease) bool { return false }
 
@@ -27,13 +34,13 @@ func TestCompositeLease_WhatComesWhileItPasses(t *testing.T) {
 			t.Parallel()
 			var unlocked []*leases.Lease
 			lease := func() *leases.Lease {
-				l := leases.New(new(core.Client), core.KindRedLock, "k", t.Context())
+				l := leases.New(new(core.Client), core.KindRedLock, t.Context())
 				l.Core().Grant = noted{&unlocked}
 				return l
 			}
 			whole, part, late, next := lease(), lease(), lease(), lease()
-			successor := &compositeLease{whole: next, needs: 1, most: 2}
-			co := &compositeLease{whole: whole, needs: 1, most: 2, parts: []*leases.Lease{part}}
+			successor := &compositeLease{client: new(core.Client), whole: next, needs: 1, most: 2}
+			co := &compositeLease{client: new(core.Client), whole: whole, needs: 1, most: 2, parts: []*leases.Lease{part}}
 			co.pass = func(parts []*leases.Lease) (*compositeLease, []*leases.Lease) {
 				require.Same(t, co, co.bearer())
 				co.join(late)

@@ -119,9 +119,10 @@ func (m *MultiLock) take(ctx context.Context, opts []leases.Option, waiting leas
 		tr.Begins(m.keys)
 		parts, last, err := m.all(ctx, tr, append(slices.Clip(opts), asPart(waiting)), wait, start)
 		if err == nil {
-			whole := leases.New(parts[0].Core().Client, core.KindMulti, m.key, last.Context())
+			c := parts[0].Core().Client()
+			whole := leases.New(c, core.KindMulti, last.Context())
 			tr.Takes(whole.Core())
-			compose(whole, len(parts), parts)
+			compose(whole, c, m.key, len(parts), parts)
 			return whole, nil
 		}
 		tr.Says(trace.Ends)
@@ -208,7 +209,7 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 func lengthen(ctx context.Context, parts []*leases.Lease) error {
 	var fixed []*leases.Lease
 	for _, part := range parts {
-		if part.Core().Guard != nil && !part.Core().Guard.Renew {
+		if part.Core().Guard() != nil && !part.Core().Guard().Renew {
 			fixed = append(fixed, part)
 		}
 	}
@@ -216,7 +217,7 @@ func lengthen(ctx context.Context, parts []*leases.Lease) error {
 		return nil
 	}
 	_, err := most(fixed, len(fixed), func(part *leases.Lease) (struct{}, error) {
-		return struct{}{}, part.Extend(ctx, part.Core().Guard.TTL)
+		return struct{}{}, part.Extend(ctx, part.Core().Guard().TTL)
 	})
 	if errors.Is(err, failure.ErrLost) {
 		return err

@@ -31,7 +31,7 @@ func tryout(ctx context.Context, m *locks.Mutex, opts ...leases.Option) (*policy
 	if err != nil {
 		return nil, nil, cfg, err
 	}
-	r, l, err := m.Approach(ctx, leases.New(m.Client().Core(), core.KindMutex, m.Key(), ctx), &cfg)
+	r, l, err := m.Approach(ctx, leases.New(m.Client().Core(), core.KindMutex, ctx), &cfg)
 	return r, l, cfg, err
 }
 
@@ -78,7 +78,7 @@ func TestMultiLock_AsksWhenNobodyElseDoes(t *testing.T) {
 	m := c.Mutex(redistest.Key(t, "k"))
 	before, _, cfg, err := tryout(ctx, m)
 	require.NoError(t, err)
-	first := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, m.Key(), ctx), &cfg)
+	first := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, ctx), &cfg)
 	require.Equal(t, resource.ToAsk, before.Join(first))
 
 	r, l, cfg, err := tryout(ctx, m, leases.WithWait(0))

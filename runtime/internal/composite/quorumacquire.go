@@ -220,7 +220,7 @@ func (e *quorumAcquire) win(r *quorum.Round[*leases.Lease], parts []*leases.Leas
 	e.compose(parts, r.Caller)
 	late, missing := r.Hold()
 	for _, part := range late {
-		part.Core().Client.Spawn(func() { e.admit(compositeOf(e.whole), e.mutexOf(part), part) })
+		part.Core().Client().Spawn(func() { e.admit(compositeOf(e.whole), e.mutexOf(part), part) })
 	}
 	for _, server := range missing {
 		e.complete(compositeOf(e.whole), e.m.parts[server], resource.LocalPassLimit)
@@ -231,14 +231,14 @@ func (e *quorumAcquire) win(r *quorum.Round[*leases.Lease], parts []*leases.Leas
 // mutexOf returns the mutex among the parts of the lock whose lease is part.
 func (e *quorumAcquire) mutexOf(part *leases.Lease) *locks.Mutex {
 	i := slices.IndexFunc(e.m.parts, func(m *locks.Mutex) bool {
-		return m.Client().Core() == part.Core().Client && m.Key() == part.Core().Key()
+		return m.Client().Core() == part.Core().Client() && m.Key() == part.Core().Key()
 	})
 	return e.m.parts[i]
 }
 
 // compose makes parts the lease, which tr reports.
 func (e *quorumAcquire) compose(parts []*leases.Lease, tr *trace.Caller) {
-	co := &compositeLease{whole: e.whole, needs: e.m.needs(), most: len(e.m.parts), parts: parts, pass: e.pass, replace: e.replace, after: e.after, tr: tr}
+	co := &compositeLease{client: e.m.parts[0].Client().Core(), key: e.m.key, whole: e.whole, needs: e.m.needs(), most: len(e.m.parts), parts: parts, pass: e.pass, replace: e.replace, after: e.after, tr: tr}
 	co.begin()
 }
 
@@ -263,8 +263,8 @@ func (e *quorumAcquire) raise(r *quorum.Round[*leases.Lease], parts []*leases.Le
 
 // writeToken writes the token to the server of part.
 func (e *quorumAcquire) writeToken(ctx context.Context, part *leases.Lease, token int64) error {
-	return transport.Within(core.Present(ctx), part.Core().Client.Net, func() error {
-		return part.Core().Client.Net.Run(part.Core().Client.Wire.RaiseToken(part.Core().Key(), token)).Err()
+	return transport.Within(core.Present(ctx), part.Core().Client().Net, func() error {
+		return part.Core().Client().Net.Run(part.Core().Client().Wire.RaiseToken(part.Core().Key(), token)).Err()
 	})
 }
 

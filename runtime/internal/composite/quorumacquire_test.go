@@ -24,7 +24,7 @@ func TestQuorumAcquire_HearsOfReleases(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	m := newRedLock([]*locks.Mutex{c.Mutex(redistest.Key(t, "0")), c.Mutex(redistest.Key(t, "1")), c.Mutex(redistest.Key(t, "2"))})
 	cfg := leases.Config{Wait: leases.UntilDone}
-	e := newQuorumAcquire(t.Context(), m, nil, cfg, leases.New(c.Core(), core.KindRedLock, m.key, t.Context()))
+	e := newQuorumAcquire(t.Context(), m, nil, cfg, leases.New(c.Core(), core.KindRedLock, t.Context()))
 	t.Cleanup(func() { e.Leave(e.w) })
 	r := e.rounds.Begin(func() {})
 	e.answered(r, 0, nil, failure.ErrNotAcquired)

@@ -102,7 +102,7 @@ func (m *RedLock) take(ctx context.Context, a *leases.Attempt, opts []leases.Opt
 	if ctx.Err() != nil {
 		return nil, core.Ended(ctx)
 	}
-	whole := leases.New(c.Core(), core.KindRedLock, m.key, ctx)
+	whole := leases.New(c.Core(), core.KindRedLock, ctx)
 	whole.Core().Label = cfg.Label
 	e := newQuorumAcquire(ctx, m, opts, cfg, whole)
 	e.inLine = cfg.Wait != 0 && !m.entered(whole)

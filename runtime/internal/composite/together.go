@@ -92,7 +92,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 			*t.cfg, t.err = leases.Configure(c.Core(), m.Options(), opts)
 		}
 		if t.err == nil {
-			t.resource, t.lease, t.err = m.Approach(above, next(m.Key(), t.own), t.cfg)
+			t.resource, t.lease, t.err = m.Approach(above, next(t.own), t.cfg)
 		}
 		if t.err != nil {
 			again = false // nothing is sent

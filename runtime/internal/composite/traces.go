@@ -22,10 +22,10 @@ func tracesPart(tr *trace.Caller, i int, l *leases.Lease) {
 	case tr == nil:
 	case l == nil:
 		tr.Turned(i)
-	case l.Core().Guard == nil: // it has parts itself
+	case l.Core().Guard() == nil: // it has parts itself
 		tr.Gets(i, "", l.Core())
 	default:
-		tr.Gets(i, l.Core().Guard.Owner(), l.Core())
+		tr.Gets(i, l.Core().Guard().Owner(), l.Core())
 	}
 }
 

@@ -34,9 +34,9 @@ type holder struct {
 	cause  error
 }
 
-func (h *holder) Begin(*watchdog.Lease, monotonic.Time) watchdog.Holding { return h.permit }
-func (h *holder) End(cause error)                                        { h.cause = cause }
-func (h *holder) Ended() error                                           { return h.cause }
+func (h *holder) Begin(monotonic.Time) watchdog.Holding { return h.permit }
+func (h *holder) End(cause error)                       { h.cause = cause }
+func (h *holder) Ended() error                          { return h.cause }
 
 // granted returns a count of permits, and one that this process holds with these ids.
 func granted(t *testing.T, ids string) (*host, *Count, *holder) {

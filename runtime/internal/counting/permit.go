@@ -31,7 +31,7 @@ type Permit struct {
 // A Holder is the call that gets a permit.
 type Holder interface {
 	// Begin tells the holder that it has the permit, and returns what the watchdog renews. It is called under the lock of the count.
-	Begin(guard *watchdog.Lease, began monotonic.Time) watchdog.Holding
+	Begin(began monotonic.Time) watchdog.Holding
 	// End tells the holder that the permit has ended.
 	End(cause error)
 	// Ended returns why the permit has ended, or nil.
@@ -54,7 +54,7 @@ func NewPermit(holder Holder) *Permit { return &Permit{holder: holder} }
 func (p *Permit) begins(k *Count, ids string, began monotonic.Time, on engine.Terms) {
 	p.of, p.ids = k, ids // no other goroutine has it yet
 	p.guard = watchdog.Lease{
-		Holding: p.holder.Begin(&p.guard, began),
+		Holding: p.holder.Begin(began),
 		TTL:     on.TTL,
 		Renew:   on.Renew,
 		// Other programs acquire and release all the time, so the key is not worth watching.
@@ -67,6 +67,14 @@ func (p *Permit) begins(k *Count, ids string, began monotonic.Time, on engine.Te
 
 // Granted reports whether p was granted.
 func (p *Permit) Granted() bool { return p.of != nil }
+
+// Guard returns what the watchdog renews, or nil before p was granted.
+func (p *Permit) Guard() *watchdog.Lease {
+	if !p.Granted() {
+		return nil
+	}
+	return &p.guard
+}
 
 // Kind returns the kind of the guard of p.
 func (p *Permit) Kind() string { return Permits }

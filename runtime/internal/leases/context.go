@@ -112,7 +112,7 @@ func Enterable(ctx context.Context, c *core.Client, key string) *Lease {
 			if part := l.core.Rare().Parts.Part(c, key); part != nil {
 				return part
 			}
-		case l.core.Client == c && l.core.key == key:
+		case l.core.Client() == c && l.core.Key() == key:
 			return l
 		}
 		ctx = l.core.Parent
@@ -151,7 +151,7 @@ func TokenOf(ctx context.Context, key string) (token int64, ok bool) {
 
 // tokenOf returns the token of l, or of its part that is a lease of key, or 0.
 func (l *Lease) tokenOf(key string) int64 {
-	if l.core.key == key && l.core.Token() != 0 {
+	if l.core.Key() == key && l.core.Token() != 0 {
 		return l.core.Token()
 	}
 	if l.core.Rare().Parts != nil {

@@ -21,8 +21,15 @@ type Lease struct{ core Core }
 // Core returns what l has in common with a permit.
 func (l *Lease) Core() *Core { return &l.core }
 
-// A Grant is a hold of this process in Redis, which leases enter and leave.
+// A Grant is a hold of this process in Redis, which leases enter and leave. It knows what all of its leases have in common: a process may hold
+// very many.
 type Grant interface {
+	// Client returns the client that has it.
+	Client() *core.Client
+	// Key returns the key of the lock.
+	Key() string
+	// Guarded returns what the watchdog guards; nil if it has parts, and before it is granted.
+	Guarded() *watchdog.Lease
 	// Reenter makes l one more lease of it, if outer still is one.
 	Reenter(outer, l *Lease) bool
 	// Unlock ends l. The last one frees the hold.
@@ -33,13 +40,10 @@ type Grant interface {
 type Core struct {
 	_ noCopy
 
-	Client   *core.Client
-	key      string
 	Label    *engine.Label                 // of the lock
 	Parent   context.Context               // the context of the call
 	made     atomic.Pointer[cancelContext] // the context that [Context] wraps
 	Began    monotonic.Time                // when it was granted
-	Guard    *watchdog.Lease               // set when it begins; nil if it has parts
 	cause    atomic.Pointer[error]         // why it ended, nil before
 	extra    atomic.Pointer[Extra]         // nil for most leases
 	Grant    Grant                         // the grant of the lease; set before the caller gets it
@@ -100,10 +104,10 @@ func (*noCopy) Lock() {}
 func (*noCopy) Unlock() {}
 
 // New prepares a lease under parent, for a waiter.
-func New(c *core.Client, kind, key string, parent context.Context) *Lease {
+func New(c *core.Client, kind string, parent context.Context) *Lease {
 	l := Empty(c)
 	l.core.OwnedBy(ownerFrom(parent))
-	l.core.Prepare(c, kind, key, parent)
+	l.core.Prepare(kind, parent)
 	return l
 }
 
@@ -124,8 +128,8 @@ func Empty(c *core.Client) *Lease {
 }
 
 // Several prepares a lease of each of n parts of a whole under parent, for waiters, in one piece of memory: they are mostly freed together,
-// too. next returns one after the other, each for a key and under a context that has the owner of parent.
-func Several(c *core.Client, kind string, n int, parent context.Context) (next func(key string, under context.Context) *Lease) {
+// too. next returns one after the other, each under a context that has the owner of parent.
+func Several(c *core.Client, kind string, n int, parent context.Context) (next func(under context.Context) *Lease) {
 	type part struct {
 		lease Lease
 		extra Extra // each has one: it is within the whole
@@ -136,7 +140,7 @@ func Several(c *core.Client, kind string, n int, parent context.Context) (next f
 		parts = make([]part, n)
 	}
 	i := 0
-	return func(key string, under context.Context) *Lease {
+	return func(under context.Context) *Lease {
 		var l *Lease
 		if parts == nil {
 			l = Empty(c)
@@ -146,14 +150,14 @@ func Several(c *core.Client, kind string, n int, parent context.Context) (next f
 		}
 		i++
 		l.core.OwnedBy(owner)
-		l.core.Prepare(c, kind, key, under)
+		l.core.Prepare(kind, under)
 		return l
 	}
 }
 
 // Prepare initializes t, which has not begun.
-func (t *Core) Prepare(c *core.Client, kind, key string, parent context.Context) {
-	t.Client, t.number, t.key, t.Parent = c, core.NumberOf(kind), key, parent
+func (t *Core) Prepare(kind string, parent context.Context) {
+	t.number, t.Parent = core.NumberOf(kind), parent
 }
 
 // Kind returns the kind of its lock.
@@ -195,10 +199,9 @@ func (t *Core) OwnedBy(owner *Owner) {
 	}
 }
 
-// Begin makes l a lease of g, which guard renews.
-func (l *Lease) Begin(g Grant, guard *watchdog.Lease) {
+// Begin makes l a lease of g.
+func (l *Lease) Begin(g Grant) {
 	l.core.Grant = g
-	l.core.Guard = guard
 	if l.core.Began.IsZero() {
 		l.core.Began = monotonic.Now()
 	}
@@ -209,13 +212,14 @@ var causeReleased = failure.ErrReleased
 
 // End ends t because of cause, once, and notifies the hooks, and the composite lease that t is a part of.
 func (t *Core) End(cause error) {
+	c := t.Grant.Client()
 	why, isLost := &causeReleased, false
 	if cause != failure.ErrReleased { //nolint:errorlint // this very one, which is nearly all of them, costs no memory and no comparison of chains
-		cause = core.LeaseError(t.key, t.Label.Name(), cause)
+		cause = core.LeaseError(t.Key(), t.Label.Name(), cause)
 		other := cause
 		why, isLost = &other, errors.Is(cause, failure.ErrLost)
 	}
-	observed := t.Client.Settings.Hooks.Ended != nil
+	observed := c.Settings.Hooks.Ended != nil
 	if observed {
 		t.More().over.CompareAndSwap(0, int64(monotonic.Now()))
 	}
@@ -223,15 +227,15 @@ func (t *Core) End(cause error) {
 		t.cancel(*t.cause.Load()) // if the caller that ended it first has not cancelled it yet
 		return
 	}
-	if t.Client.Wholes != nil {
+	if c.Wholes != nil {
 		t.tracesEnd(cause)
 	}
 	t.cancel(cause)
-	if f := t.Client.AtEnd; f != nil {
-		f(t.key)
+	if f := c.AtEnd; f != nil {
+		f(t.Key())
 	}
 	if isLost && t.Rare().Parts == nil {
-		t.Client.Counts.Losses.Add(1)
+		c.Counts.Losses.Add(1)
 	}
 	if observed && why != &causeReleased {
 		t.ReportLater() // the release reports that when the next holder has the key
@@ -255,9 +259,9 @@ func (t *Core) Ended() error {
 	return nil
 }
 
-// granted returns the Core of l, or nil without a grant.
+// granted returns the Core of l, or nil if no call has prepared l. The parts of a MultiLock have contexts before they have grants.
 func (l *Lease) granted() *Core {
-	if l == nil || l.core.Client == nil {
+	if l == nil || l.core.Parent == nil {
 		return nil
 	}
 	return &l.core
@@ -297,8 +301,8 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	if l.core.Rare().Parts != nil {
 		return l.core.Rare().Parts.TTL(core.Present(ctx))
 	}
-	return core.Answer(ctx, l.core.Client, "ttl", l.core.key, func() (time.Duration, error) {
-		ttl, ours, err := l.core.Client.Net.TTL(l.core.key, l.core.Guard.Owner())
+	return core.Answer(ctx, l.core.Client(), "ttl", l.core.Key(), func() (time.Duration, error) {
+		ttl, ours, err := l.core.Client().Net.TTL(l.core.Key(), l.core.Guard().Owner())
 		if err == nil && (!ours || ttl < 0) {
 			err = fmt.Errorf("%w: Redis has no such owner", failure.ErrLost)
 		}
@@ -316,7 +320,7 @@ func (l *Lease) Entered(ctx context.Context, cfg *Config) (*Lease, error) {
 	switch {
 	case cfg.Fenced && l.core.Token() == 0:
 		err = fmt.Errorf("%w: no fencing token, since the key was locked without WithFencing by the lease that this one enters", failure.ErrBadOption)
-	case !cfg.Renew && time.Until(l.core.Guard.Ends()) < cfg.TTL:
+	case !cfg.Renew && time.Until(l.core.Guard().Ends()) < cfg.TTL:
 		err = l.core.prolong(ctx, cfg.TTL)
 	}
 	if err != nil {
@@ -329,7 +333,7 @@ func (l *Lease) Entered(ctx context.Context, cfg *Config) (*Lease, error) {
 // Joined is Entered for a call that asked Redis, and may have been granted the key together with others of its owner. A grant on its own
 // terms need not be prolonged.
 func (l *Lease) Joined(ctx context.Context, cfg *Config) (*Lease, error) {
-	if cfg.Fenced && l.core.Token() == 0 || l.core.Rare().Owner != nil && l.core.Guard != nil && l.core.Guard.TTL < cfg.TTL {
+	if cfg.Fenced && l.core.Token() == 0 || l.core.Rare().Owner != nil && l.core.Guard() != nil && l.core.Guard().TTL < cfg.TTL {
 		return l.Entered(ctx, cfg)
 	}
 	return l, nil
@@ -344,7 +348,7 @@ func (l *Lease) Unlock(context.Context) error {
 	err := l.core.Grant.Unlock(l)
 	l.core.Report()
 	if err != nil {
-		return &observe.Error{Op: "unlock", Key: l.core.key, Name: l.core.Label.Name(), Err: core.CauseOf(l.core.key, err)}
+		return &observe.Error{Op: "unlock", Key: l.core.Key(), Name: l.core.Label.Name(), Err: core.CauseOf(l.core.Key(), err)}
 	}
 	return nil
 }
@@ -352,7 +356,7 @@ func (l *Lease) Unlock(context.Context) error {
 // Do calls fn under the context of l and unlocks, also if fn panics.
 func (l *Lease) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	defer func() { err = failure.AfterLoss(ctx, err, l.Unlock(ctx)) }()
-	if l.core.Client.Settings.ProfileLabels {
+	if l.core.Client().Settings.ProfileLabels {
 		under, end := Profiled(l.Context(), l.core.ProfileLabel())
 		defer end()
 		return fn(under)

@@ -47,21 +47,21 @@ func (t *Core) Given() {
 // Report calls the hook for the end of t, once. The end of a grant that no caller received is not reported: for the
 // caller it has never begun.
 func (t *Core) Report() {
-	hook := t.Client.Settings.Hooks.Ended
+	hook := t.Client().Settings.Hooks.Ended
 	if hook == nil || t.Ended() == nil || !t.Rare().progress.CompareAndSwap(leaseHad, leaseReported) {
 		return
 	}
 	cause, at, call := t.Ended(), monotonic.Time(t.Rare().over.Load()), t.Rare().call
 	hook(call.context(), observe.EndEvent{
-		ID: call.id, Kind: observe.Kind(t.Kind()), Name: call.name, Template: call.template, Key: t.key, Parts: call.parts,
-		At: at.Std(), Held: at.Sub(t.Began), Reason: reasonOf(cause), Cause: core.CauseOf(t.key, cause),
+		ID: call.id, Kind: observe.Kind(t.Kind()), Name: call.name, Template: call.template, Key: t.Key(), Parts: call.parts,
+		At: at.Std(), Held: at.Sub(t.Began), Reason: reasonOf(cause), Cause: core.CauseOf(t.Key(), cause),
 	})
 }
 
 // ReportLater makes another goroutine report the end of t.
 func (t *Core) ReportLater() {
 	if t.Rare().progress.Load() == leaseHad {
-		t.Client.Reports.Later(t.Report, false)
+		t.Client().Reports.Later(t.Report, false)
 	}
 }
 
@@ -146,13 +146,13 @@ func reasonOf(cause error) observe.EndReason {
 
 // tracesEnd reports to the tests that a lease has ended.
 func (t *Core) tracesEnd(cause error) {
-	t.Client.Wholes(trace.Whole{Action: trace.Over, Lease: t, Freed: errors.Is(cause, failure.ErrReleased)})
+	t.Client().Wholes(trace.Whole{Action: trace.Over, Lease: t, Freed: errors.Is(cause, failure.ErrReleased)})
 }
 
 // Traced returns what tests see of the lease of a part of a RedLock, or nil if no test wants to know.
 func (l *Lease) Traced() *trace.Part {
-	if l == nil || l.core.Client.Wholes == nil {
+	if l == nil || l.core.Grant == nil || l.core.Client().Wholes == nil {
 		return nil
 	}
-	return &trace.Part{Owner: l.core.Guard.Owner(), Token: l.core.Token(), Lease: &l.core}
+	return &trace.Part{Owner: l.core.Guard().Owner(), Token: l.core.Token(), Lease: &l.core}
 }

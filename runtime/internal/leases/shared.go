@@ -19,10 +19,26 @@ import (
 
 // Key returns the key, or "" without a grant.
 func (t *Core) Key() string {
-	if t == nil {
+	if t == nil || t.Grant == nil {
 		return ""
 	}
-	return t.key
+	return t.Grant.Key()
+}
+
+// Client returns the client that has the grant, or nil before there is one.
+func (t *Core) Client() *core.Client {
+	if t.Grant == nil {
+		return nil
+	}
+	return t.Grant.Client()
+}
+
+// Guard returns what the watchdog guards for the grant; nil before there is one, or if it has parts.
+func (t *Core) Guard() *watchdog.Lease {
+	if t.Grant == nil {
+		return nil
+	}
+	return t.Grant.Guarded()
 }
 
 // NoLease is the context without a grant.
@@ -42,8 +58,8 @@ func (t *Core) Err() error {
 	case cause != nil:
 	case t.Rare().Parts != nil:
 		cause = t.Rare().Parts.Check()
-	case t.Guard != nil: // otherwise it has not begun
-		if overdue := t.Client.Watchdog.Check(t.Guard); overdue != nil {
+	case t.Guard() != nil: // otherwise it has not begun
+		if overdue := t.Client().Watchdog.Check(t.Guard()); overdue != nil {
 			cause = Lost(overdue)
 		}
 	}
@@ -60,10 +76,10 @@ func (t *Core) Until() time.Time {
 		return time.Time{}
 	case t.Rare().Parts != nil:
 		return t.Rare().Parts.Until()
-	case t.Guard == nil:
+	case t.Guard() == nil:
 		return time.Time{}
 	}
-	return t.Guard.Until()
+	return t.Guard().Until()
 }
 
 // Extend implements Extend of leases and permits.
@@ -72,46 +88,47 @@ func (t *Core) Extend(ctx context.Context, d time.Duration) error {
 		return &observe.Error{Op: "extend", Err: core.ErrNoLease}
 	}
 	if d < MinLease {
-		return core.FailedAt("extend", t.key, fmt.Errorf("%w: %v is shorter than %v", failure.ErrBadOption, d, MinLease))
+		return core.FailedAt("extend", t.Key(), fmt.Errorf("%w: %v is shorter than %v", failure.ErrBadOption, d, MinLease))
 	}
 	if err := t.Err(); err != nil {
-		return core.FailedAt("extend", t.key, err)
+		return core.FailedAt("extend", t.Key(), err)
 	}
 	if t.Rare().Parts != nil {
 		return t.Rare().Parts.Extend(core.Present(ctx), d)
 	}
-	return core.FailedAt("extend", t.key, t.prolong(ctx, d))
+	return core.FailedAt("extend", t.Key(), t.prolong(ctx, d))
 }
 
 // prolong is Extend for a Core without parts.
 func (t *Core) prolong(ctx context.Context, d time.Duration) error {
-	return transport.Within(core.Present(ctx), t.Client.Net, func() error {
+	c, guard := t.Client(), t.Guard()
+	return transport.Within(core.Present(ctx), c.Net, func() error {
 		sent := core.Now()
-		ttl := max(d, t.Guard.Ends().Sub(sent))
-		if t.Client.Traced != nil {
-			t.Client.TracesRenewal(trace.Prolongs, t.Guard, 0)
+		ttl := max(d, guard.Ends().Sub(sent))
+		if c.Traced != nil {
+			c.TracesRenewal(trace.Prolongs, guard, 0)
 		}
-		switch err := t.Client.Renew([]*watchdog.Lease{t.Guard}, []time.Duration{ttl})[0]; {
+		switch err := c.Renew([]*watchdog.Lease{guard}, []time.Duration{ttl})[0]; {
 		case errors.Is(err, watchdog.ErrRefused):
-			t.Client.Watchdog.Lose(t.Guard, watchdog.ErrRefused)
+			c.Watchdog.Lose(guard, watchdog.ErrRefused)
 			return Lost(watchdog.ErrRefused)
 		case err != nil:
 			return core.Refused(err)
 		}
-		t.Client.Watchdog.Extend(t.Guard, sent, ttl)
+		c.Watchdog.Extend(guard, sent, ttl)
 		return nil
 	})
 }
 
 // OwnerName returns the owner of t for the log: as in Redis, or "" for a lock of several parts.
 func (t *Core) OwnerName() string {
-	if t.Guard == nil {
+	if t.Guard() == nil {
 		return ""
 	}
-	return fleet.OwnerOf(t.Guard)
+	return fleet.OwnerOf(t.Guard())
 }
 
 // Warn logs that a sequence under l was not gone through.
 func (l *Lease) Warn(name string, err error) {
-	l.core.Client.Settings.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "kind", l.core.Kind(), "key", l.core.key, "name", name, "owner", l.core.OwnerName(), "error", err)
+	l.core.Client().Settings.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "kind", l.core.Kind(), "key", l.core.Key(), "name", name, "owner", l.core.OwnerName(), "error", err)
 }

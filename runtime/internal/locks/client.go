@@ -85,8 +85,8 @@ func (c *Client) Redis() rueidis.Client {
 
 // ClientOf returns the client that granted l, or its first part.
 func ClientOf(l *leases.Lease) *Client {
-	if l == nil || l.Core().Client == nil {
+	if l == nil || l.Core().Client() == nil {
 		return nil
 	}
-	return l.Core().Client.Face.(*Client) //nolint:forcetypeassert // New makes each
+	return l.Core().Client().Face.(*Client) //nolint:forcetypeassert // New makes each
 }

@@ -126,7 +126,7 @@ func (c *Client) elections() election.Client {
 // A soleLease implements election.Lease.
 type soleLease struct{ *leases.Lease }
 
-func (l soleLease) Owner() string { return l.Core().Guard.Owner() }
+func (l soleLease) Owner() string { return l.Core().Guard().Owner() }
 
 func (l soleLease) Release() error {
 	err := l.Core().Grant.Unlock(l.Lease)

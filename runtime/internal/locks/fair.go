@@ -77,7 +77,7 @@ func (m *FairMutex) take(ctx context.Context, cfg *leases.Config, err error, wai
 	if err = m.c.Core().Ready(ctx, core.KindFair, m.key, err); err != nil {
 		return nil, err
 	}
-	l := leases.New(m.c.Core(), core.KindFair, m.key, ctx)
+	l := leases.New(m.c.Core(), core.KindFair, ctx)
 	l.Core().Label = cfg.Label
 	for outer := leases.Enterable(ctx, m.c.Core(), m.key); outer != nil; outer = leases.Enterable(outer.Core().Parent, m.c.Core(), m.key) {
 		if outer.Core().Kind() == core.KindFair && outer.Core().Grant.Reenter(outer, l) {

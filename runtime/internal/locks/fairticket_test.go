@@ -41,7 +41,7 @@ func enters(r *policy.Fair, t *testing.T) *policy.FairTicket {
 	t.Helper()
 	cfg, err := leases.Configure(r.Client.Core(), nil, nil)
 	require.NoError(t, err)
-	w := resource.NewWaiter(context.Background(), leases.New(r.Client.Core(), core.KindFair, r.Key, context.Background()), &cfg)
+	w := resource.NewWaiter(context.Background(), leases.New(r.Client.Core(), core.KindFair, context.Background()), &cfg)
 	require.Equal(t, resource.ToAsk, r.Join(w))
 	return policy.FairTicketFrom(w.For.Ticket)
 }
@@ -182,7 +182,7 @@ func TestFairTicket_WhoTakesOverATicketHearsOfAnOldFailure(t *testing.T) {
 	first := time.Now()
 	r.Leave(tk.Own.Waiter)
 	r.Settle(request(tk), first.Add(time.Millisecond), refusal(), false, nil)
-	w := resource.NewWaiter(context.Background(), leases.New(r.Client.Core(), core.KindFair, r.Key, context.Background()), &leases.Config{Wait: leases.UntilDone, Terms: tk.Terms})
+	w := resource.NewWaiter(context.Background(), leases.New(r.Client.Core(), core.KindFair, context.Background()), &leases.Config{Wait: leases.UntilDone, Terms: tk.Terms})
 	require.Equal(t, resource.ToWait, r.Join(w))
 	require.Same(t, &tk.Ticket, w.For.Ticket)
 	r.Settle(request(tk), first, protocol.Verdict{}, false, errors.New("the connection broke"))
@@ -273,7 +273,7 @@ func TestFairMutex_WhatIsLostByTimeIsGivenBack(t *testing.T) {
 	} {
 		lease, err := lock(r.Client.Face.(*Client).FairMutex(r.Key, leases.WithLease(time.Hour)))
 		require.NoError(t, err)
-		r.Client.Watchdog.Lose(lease.Core().Guard, watchdog.ErrElapsed)
+		r.Client.Watchdog.Lose(lease.Core().Guard(), watchdog.ErrElapsed)
 		require.True(t, inRedis(r, t))
 		require.ErrorIs(t, lease.Unlock(t.Context()), failure.ErrLost)
 		require.Eventually(t, func() bool { return !inRedis(r, t) }, 10*time.Second, time.Millisecond, name)

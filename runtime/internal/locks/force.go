@@ -98,7 +98,7 @@ func init() {
 
 // takeAway takes the key of t from it, like a forced unlock, and reports whether Redis had it.
 func takeAway(ctx context.Context, t *leases.Core) (taken bool, err error) {
-	switch c := t.Client.Face.(*Client); t.Kind() { //nolint:forcetypeassert // New makes each
+	switch c := t.Client().Face.(*Client); t.Kind() { //nolint:forcetypeassert // New makes each
 	case core.KindFair:
 		return c.FairMutex(t.Key()).ForceUnlock(ctx)
 	case core.KindWrite:
@@ -106,7 +106,7 @@ func takeAway(ctx context.Context, t *leases.Core) (taken bool, err error) {
 	case core.KindRead:
 		return c.RWMutex(t.Key()).ForceRUnlock(ctx)
 	case core.KindPermit:
-		err = c.PermitSemaphore(t.Key(), 0).Release(ctx, protocol.PermitIDs(t.Guard.Owner())...)
+		err = c.PermitSemaphore(t.Key(), 0).Release(ctx, protocol.PermitIDs(t.Guard().Owner())...)
 		if errors.Is(err, failure.ErrLost) {
 			return false, nil
 		}

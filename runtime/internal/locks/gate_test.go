@@ -34,7 +34,7 @@ func (m gateLock) Lock(ctx context.Context, opts ...leases.Option) (*leases.Leas
 		return nil, a.Failed(err)
 	}
 	defer r.Exit()
-	w := resource.NewWaiter(ctx, leases.New(r.Client.Core(), a.Kind, r.Key, ctx), &a.Config)
+	w := resource.NewWaiter(ctx, leases.New(r.Client.Core(), a.Kind, ctx), &a.Config)
 	w.For.Ticket = &resource.Ticket{Use: resource.TicketOwn, Resource: &r.LineCore, Extra: &resource.TicketExtra{Waiter: w}}
 	lease, err := r.Client.Contend(ctx, r, w, &a.Config, a.Waits)
 	return a.Granted(lease, err)

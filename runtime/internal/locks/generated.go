@@ -62,11 +62,11 @@ const forever time.Duration = -1
 // before. A key without renewal is released then, or expires if d is forever. stays fails like Unlock, and then the key may be free before.
 func stays(l *leases.Lease, d time.Duration) error {
 	g, _, ok := policy.MutexGrant(l.Core().Grant)
-	if !ok || l.Err() != nil || d == forever && l.Core().Guard.Renew { // a RedLock has no guard
+	if !ok || l.Err() != nil || d == forever && l.Core().Guard().Renew { // a RedLock has no guard
 		return l.Unlock(l.Context()) // a re-entered lease is renewed for as long as the outer one
 	}
 	var err error
-	if d != forever && l.Core().Guard.Ends().Before(time.Now().Add(d)) {
+	if d != forever && l.Core().Guard().Ends().Before(time.Now().Add(d)) {
 		// The process can end before d is over.
 		if err = l.Extend(context.Background(), max(d, leases.MinLease)); errors.Is(err, failure.ErrLost) {
 			return failure.Join(err, l.Unlock(l.Context()))
@@ -77,7 +77,7 @@ func stays(l *leases.Lease, d time.Duration) error {
 	if d == forever {
 		return err
 	}
-	c := l.Core().Client
+	c := l.Core().Client()
 	c.Spawn(func() {
 		timer := time.NewTimer(d)
 		defer timer.Stop()

@@ -25,7 +25,7 @@ func TestMemory(t *testing.T) {
 		{"a ticket", unsafe.Sizeof(resource.Ticket{}), 64},
 		{"a grant with its guard", unsafe.Sizeof(resource.Grant{}), 128},
 		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 96},
-		{"a lease", unsafe.Sizeof(leases.Lease{}), 112},
+		{"a lease", unsafe.Sizeof(leases.Lease{}), 80},
 		{"a waiter", unsafe.Sizeof(resource.Waiter{}), 192},
 		{"an event", unsafe.Sizeof(engine.Event{}), 32},
 	} {

@@ -77,15 +77,15 @@ func (m *Mutex) lock(ctx context.Context, op string, opts []leases.Option) (*lea
 // Approach does for every context under a lease. Otherwise it returns nil.
 func (m *Mutex) reenter(ctx context.Context, outer *leases.Lease) *leases.Lease {
 	at := monotonic.Now()
-	if outer.Core().Kind() != core.KindMutex || outer.Core().Client != m.c.Core() || outer.Core().Key() != m.key || m.c.base.Observed {
+	if outer.Core().Kind() != core.KindMutex || outer.Core().Client() != m.c.Core() || outer.Core().Key() != m.key || m.c.base.Observed {
 		return nil
 	}
-	if !outer.Core().Guard.TrustedAt(at) || outer.Core().Parent.Err() != nil {
+	if !outer.Core().Guard().TrustedAt(at) || outer.Core().Parent.Err() != nil {
 		return nil
 	}
 	l := new(leases.Lease)
 	l.Core().OwnedBy(outer.Core().Rare().Owner)
-	l.Core().Prepare(m.c.Core(), core.KindMutex, m.key, ctx)
+	l.Core().Prepare(core.KindMutex, ctx)
 	l.Core().Began = at
 	if !outer.Core().Grant.Reenter(outer, l) {
 		return nil
@@ -108,7 +108,7 @@ func (m *Mutex) take(ctx context.Context, cfg *leases.Config, err error, waiting
 	if err != nil {
 		return nil, err
 	}
-	r, l, err := m.Approach(ctx, leases.New(m.c.Core(), core.KindMutex, m.key, ctx), cfg)
+	r, l, err := m.Approach(ctx, leases.New(m.c.Core(), core.KindMutex, ctx), cfg)
 	if r == nil {
 		return l, err
 	}

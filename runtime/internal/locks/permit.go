@@ -22,6 +22,7 @@ type Permit struct {
 
 	own  leases.Lease // the lease that stands for the permit in contexts, and in a MultiLock
 	hold *counting.Permit
+	c    *Client
 }
 
 // A permitHolding is a permit as the counter and the watchdog see it.
@@ -31,8 +32,8 @@ type permitHolding struct {
 	of *Permit
 }
 
-func (p permitHolding) Begin(guard *watchdog.Lease, began monotonic.Time) watchdog.Holding {
-	p.of.core.Guard, p.of.core.Began = guard, began
+func (p permitHolding) Begin(began monotonic.Time) watchdog.Holding {
+	p.of.core.Began = began
 	return permitHolding{p.of.hold, p.of}
 }
 
@@ -52,20 +53,26 @@ func (p permitHolding) Show() (s fleet.Shown) {
 }
 
 // newPermit prepares a permit under parent, for a waiter.
-func newPermit(c *Client, key string, label *engine.Label, parent context.Context) *Permit {
-	p := &Permit{}
+func newPermit(c *Client, label *engine.Label, parent context.Context) *Permit {
+	p := &Permit{c: c}
 	p.hold = counting.NewPermit(permitHolding{of: p})
 	p.core = p.own.Core()
 	p.own.Core().Grant = p
-	p.core.Prepare(c.Core(), core.KindPermit, key, parent)
+	p.core.Prepare(core.KindPermit, parent)
 	p.core.Label = label
 	return p
 }
 
+// Client returns the client that has p, which is the grant of its own lease.
+func (p *Permit) Client() *core.Client { return p.c.Core() }
+
+// Guarded returns the guard of p, or nil before p is granted.
+func (p *Permit) Guarded() *watchdog.Lease { return p.hold.Guard() }
+
 // Reenter is never called: no context is under the lease of a permit, so that each call takes one of its own.
 func (p *Permit) Reenter(*leases.Lease, *leases.Lease) bool { return false }
 
-// Unlock releases p, which is the grant of its own lease.
+// Unlock releases p.
 func (p *Permit) Unlock(*leases.Lease) error { return p.hold.Release() }
 
 // granted returns the Core of p, or nil without a grant.
@@ -76,7 +83,12 @@ func (p *Permit) granted() *leases.Core {
 	return p.core
 }
 
-func (p *Permit) Key() string { return p.granted().Key() }
+func (p *Permit) Key() string {
+	if p.granted() == nil {
+		return ""
+	}
+	return p.hold.Key()
+}
 
 func (p *Permit) Context() context.Context {
 	if p.granted() == nil {
@@ -126,7 +138,7 @@ func (p *Permit) Release(context.Context) error {
 // Do calls fn under the context of p and releases it, also if fn panics.
 func (p *Permit) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
 	defer func() { err = failure.AfterLoss(ctx, err, p.Release(ctx)) }()
-	if p.core.Client.Settings.ProfileLabels {
+	if p.c.base.Settings.ProfileLabels {
 		under, end := leases.Profiled(p.Context(), p.core.ProfileLabel())
 		defer end()
 		return fn(under)

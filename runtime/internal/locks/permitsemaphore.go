@@ -159,7 +159,7 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 	}
 	var p *Permit
 	err := s.c.count(ctx, &a, func() *counting.Demand {
-		p = newPermit(s.c, s.key, a.Config.Label, ctx)
+		p = newPermit(s.c, a.Config.Label, ctx)
 		return &counting.Demand{Demand: engine.Demand{N: n, Create: s.permits, IDs: counting.NewIDs(s.c.ID(), n)}, Permit: p.hold}
 	})
 	if err != nil {

@@ -36,7 +36,7 @@ func UnlockAll(parts []*leases.Lease, needs int) (lost int, errs error) {
 		_, _, mutex := policy.MutexGrant(part.Core().Grant)
 		i := slices.IndexFunc(groups, func(group []*leases.Lease) bool {
 			_, _, mutexes := policy.MutexGrant(group[0].Core().Grant)
-			return mutex && mutexes && group[0].Core().Client == part.Core().Client
+			return mutex && mutexes && group[0].Core().Client() == part.Core().Client()
 		})
 		if i < 0 {
 			room := 1
@@ -70,7 +70,7 @@ func UnlockAll(parts []*leases.Lease, needs int) (lost int, errs error) {
 			releaseGroup(group, tell) // the caller waits for it anyway
 			break
 		}
-		group[0].Core().Client.Spawn(func() { releaseGroup(group, tell) })
+		group[0].Core().Client().Spawn(func() { releaseGroup(group, tell) })
 	}
 	var enough <-chan time.Time // fires when the remaining releases are not waited for any more
 	for i := range parts {

@@ -105,7 +105,7 @@ func (m *RWMutex) take(ctx context.Context, kind string, cfg *leases.Config, err
 	if err = m.c.Core().Ready(ctx, kind, m.key, err); err != nil {
 		return nil, err
 	}
-	l := leases.New(m.c.Core(), kind, m.key, ctx)
+	l := leases.New(m.c.Core(), kind, ctx)
 	l.Core().Label = cfg.Label
 	if r, known := m.c.rws.Find(m.key); known { // a call that enters a hold of this process is no further user of the resource
 		if entered, _, err := r.Enter(ctx, l, cfg); entered {

@@ -45,7 +45,7 @@ func (t *stateTest) mutex(name string) (r *policy.Mutex, w *resource.Waiter, tk 
 	t.Cleanup(r.Exit)
 	cfg, err := leases.Configure(t.c.Core(), nil, nil)
 	require.NoError(t, err)
-	w = resource.NewWaiter(context.Background(), leases.New(t.c.Core(), core.KindMutex, r.Key, context.Background()), &cfg)
+	w = resource.NewWaiter(context.Background(), leases.New(t.c.Core(), core.KindMutex, context.Background()), &cfg)
 	require.Equal(t, resource.ToAsk, r.Join(w))
 	return r, w, r.TicketFor(w.Terms), func() *resource.AcquireOp {
 		return r.Prepare(w)
@@ -175,7 +175,7 @@ func (t *stateTest) queues() {
 	require.Equal(t, engine.TicketGranted, stateOf(tk))
 
 	require.Eventually(t, t.c.base.Heard, 20*time.Second, time.Millisecond)
-	next := resource.NewWaiter(context.Background(), leases.New(t.c.Core(), core.KindMutex, r.Key, context.Background()), &leases.Config{Wait: leases.UntilDone, Terms: w.Terms})
+	next := resource.NewWaiter(context.Background(), leases.New(t.c.Core(), core.KindMutex, context.Background()), &leases.Config{Wait: leases.UntilDone, Terms: w.Terms})
 	require.Equal(t, resource.ToWait, r.Join(next))
 	require.NoError(t, w.For.Lease.Core().Grant.Unlock(w.For.Lease)) // by a request that puts the next one in the wait queue, or grants it the key
 	granted := func() bool {

@@ -32,7 +32,7 @@ func TestResource_AsksOnceMoreWhenTheClockWasSetBack(t *testing.T) {
 			c.Started()
 			r := policy.NewMutex(c, "k")
 			r.Users.Store(10)
-			w := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, "k", context.Background()), &leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
+			w := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, context.Background()), &leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{TTL: 30 * time.Second}})
 			r.Queue.Push(w)
 			w.Place = engine.PlaceLeading
 			tk := r.TicketFor(w.Terms)
@@ -65,7 +65,7 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 			c := new(resource.Client)
 			c.MakeChannels()
 			r := policy.NewMutex(c, "k")
-			w := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, "k", context.Background()), &leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{TTL: 30 * time.Second, Renew: true}})
+			w := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, context.Background()), &leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{TTL: 30 * time.Second, Renew: true}})
 			r.Queue.Push(w)
 			again := r.TicketFor(w.Terms)
 			again.Standing = true
@@ -99,7 +99,7 @@ func TestResource_WhatIsGrantedOnceMoreAfterItsLossIsGivenBack(t *testing.T) {
 	request, l := op(), w.For.Lease
 	tk.Handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
 	require.Equal(t, engine.TicketGranted, stateOf(tk))
-	c.base.Watchdog.Lose(l.Core().Guard, watchdog.ErrRefused)
+	c.base.Watchdog.Lose(l.Core().Guard(), watchdog.ErrRefused)
 	r.Settle(request, time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil)
 	r.Quit() // as the request does when it is answered
 	require.ErrorIs(t, l.Core().Grant.Unlock(l), failure.ErrLost)

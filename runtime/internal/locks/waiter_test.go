@@ -70,7 +70,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			cfg, err := leases.Configure(c.Core(), nil, nil)
 			require.NoError(t, err)
 			cfg.Polling = true
-			lease := leases.New(c.Core(), core.KindMutex, r.Key, context.Background())
+			lease := leases.New(c.Core(), core.KindMutex, context.Background())
 			w := resource.NewWaiter(context.Background(), lease, &cfg)
 			require.Equal(t, resource.ToAsk, r.Join(w))
 			tk := r.TicketFor(w.Terms)
@@ -133,10 +133,10 @@ func TestPermit_ARenewalThatAskedForTooManyIsNoLoss(t *testing.T) {
 	renew := func(l *watchdog.Lease) error {
 		return c.base.Renew([]*watchdog.Lease{l}, []time.Duration{time.Minute})[0]
 	}
-	require.NoError(t, renew(p.core.Guard))
+	require.NoError(t, renew(p.core.Guard()))
 	require.ErrorIs(t, renew(&watchdog.Lease{Holding: partlyReleased{s.key}, TTL: time.Minute}), core.ErrFewer)
 	redistest.Shared(t).Do("ZREM", "{"+s.key+"}:timeout", p.hold.Owner()[:protocol.PermitLength])
-	require.ErrorIs(t, renew(p.core.Guard), watchdog.ErrRefused)
+	require.ErrorIs(t, renew(p.core.Guard()), watchdog.ErrRefused)
 	require.ErrorIs(t, p.Release(t.Context()), failure.ErrLost, "of one of both")
 }
 

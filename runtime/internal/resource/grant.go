@@ -73,6 +73,11 @@ func (g *Grant) Terms() engine.Terms {
 // Resource returns the resource of the grant, whose lock guards it.
 func (g *Grant) Resource() *LineCore { return g.Ticket.Resource }
 
+func (g *Grant) Client() *core.Client { return g.Resource().Client.Core() }
+
+// Guarded returns the guard.
+func (g *Grant) Guarded() *watchdog.Lease { return &g.Guard }
+
 func (g *Grant) Key() string { return g.Resource().Key }
 
 func (g *Grant) Kind() string { return g.Resource().Kind.Name(g.Ticket) }
@@ -97,7 +102,7 @@ func (g *Grant) Attach(l *leases.Lease) {
 		l.Core().Came = leases.FromItself
 		l.Core().SetToken(outer.Core().Token())
 	}
-	l.Begin(g, &g.Guard)
+	l.Begin(g)
 	g.add(l)
 }
 

@@ -212,7 +212,7 @@ func (r *LineCore) Subject(w *Waiter) (kind, key string) {
 func (r *LineCore) leaseOf(w *Waiter) *leases.Lease {
 	if w.For.Lease == nil {
 		l := leases.Empty(r.Client.Core())
-		l.Core().Prepare(r.Client.Core(), core.KindMutex, r.Key, w.Call.Ctx)
+		l.Core().Prepare(core.KindMutex, w.Call.Ctx)
 		l.Core().Label = w.Call.Label
 		w.For.Lease = l
 	}

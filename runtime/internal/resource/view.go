@@ -60,8 +60,8 @@ func (view) EachAbove(ctx context.Context, f func(l *watchdog.Lease)) {
 	var parts func(t *leases.Core)
 	parts = func(t *leases.Core) {
 		if t.Rare().Parts == nil {
-			if t.Guard != nil && t.Ended() == nil {
-				f(t.Guard)
+			if t.Guard() != nil && t.Ended() == nil {
+				f(t.Guard())
 			}
 			return
 		}
