@@ -53,17 +53,20 @@ func (w *Watchdog) lane(l *Lease, now monotonic.Time) *lane {
 // pass does all due work.
 func (w *Watchdog) pass() {
 	now := monotonic.Now()
-	var lost []*Lease
+	type loss struct {
+		of    *Lease
+		cause error
+	}
+	var lost []loss
 
 	w.mu.Lock()
 	for some := false; len(w.queue) > 0; {
 		l := w.queue[0].lease
 		if !now.Before(l.trusted()) {
 			heap.Pop(&w.queue)
-			lost = append(lost, l)
+			lost = append(lost, loss{l, l.overdue()})
 			continue
 		}
-		l.mu.Lock()
 		// Once a lease is due, those that are nearly due join its batch.
 		slack := time.Duration(0)
 		if some && l.stage == stageIdle {
@@ -75,7 +78,6 @@ func (w *Watchdog) pass() {
 		if renew || look {
 			w.lane(l, now).add(l, now, renew, look)
 		}
-		l.mu.Unlock()
 		if !renew && !look {
 			break
 		}
@@ -95,11 +97,11 @@ func (w *Watchdog) pass() {
 	w.mu.Unlock()
 
 	for _, l := range lost {
-		l.Lost(l.overdue())
+		l.of.Lost(l.cause)
 	}
 }
 
-// add queues the due work of l, whose lock the caller holds. A renewal that waits in the queue or is under way is not
+// add queues the due work of l. The caller holds Watchdog.mu. A renewal that waits in the queue or is under way is not
 // sent again, except one without an answer while the server answers nothing, and one whose answer would come too late.
 func (ln *lane) add(l *Lease, now monotonic.Time, renew, look bool) {
 	patience := l.patience(now)
@@ -150,9 +152,7 @@ func (ln *lane) take(most int) []request {
 			continue
 		}
 		if !r.looks {
-			r.lease.mu.Lock()
 			r.lease.stage = stageSent
-			r.lease.mu.Unlock()
 		}
 		batch = append(batch, r)
 	}
@@ -189,9 +189,11 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 	now := monotonic.Now()
 	leases := make([]*Lease, len(batch))
 	ttls := make([]time.Duration, len(batch))
+	w.mu.Lock()
 	for i, r := range batch {
 		leases[i], ttls[i] = r.lease, r.lease.length(now, r.looks)
 	}
+	w.mu.Unlock()
 	outcomes := w.renew(leases, ttls)
 
 	w.mu.Lock()
@@ -200,7 +202,6 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 	var lost []*Lease
 	for i, r := range batch {
 		l := r.lease
-		l.mu.Lock()
 		if !r.looks {
 			l.stage = stageIdle
 		}
@@ -212,10 +213,9 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 		case !r.looks: // the answer to a look is as was known
 			l.confirm(now, ttls[i])
 			if w.traced != nil {
-				w.traced(trace.Renewed, l, l.ends)
+				w.traced(trace.Renewed, l, l.end())
 			}
 		}
-		l.mu.Unlock()
 		switch {
 		case l.index < 0:
 		case refused:
@@ -238,7 +238,7 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 	}
 }
 
-// failed makes the question of r due again soon, since the outcome is unknown. The caller holds the lease's lock.
+// failed makes the question of r due again soon, since the outcome is unknown. The caller holds Watchdog.mu.
 func (r request) failed(now monotonic.Time, err error) {
 	l := r.lease
 	soon := now.Add(min(l.patience(now), time.Second))

@@ -2,7 +2,6 @@ package watchdog
 
 import (
 	"container/heap"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,42 +29,44 @@ type Lease struct {
 	// Unwatched leases are not looked at first: a look would not make the server track them.
 	Unwatched bool
 
-	stage stage        // of its renewal; guarded by mu, with the next one
-	anew  bool         // the answer to the renewal under way may describe an older state
-	index int32        // in the heap, or -1; guarded by Watchdog.mu
-	until atomic.Int64 // when the trust in it ends, a monotonic.Time; written under mu
-
-	mu    sync.Mutex     // guards the rest; taken after Watchdog.mu
-	sent  monotonic.Time // when the last confirmed request was sent
-	ends  monotonic.Time // when the key may end, if it is not renewed
-	next  monotonic.Time // when to renew, or to try again
-	look  monotonic.Time // when to look; zero for no reason to
-	extra *extra         // nil for most leases
+	// Guarded by Watchdog.mu; what is atomic is read without it, too:
+	stage stage                 // of its renewal
+	anew  bool                  // the answer to the renewal under way may describe an older state
+	index int32                 // in the heap, or -1
+	until atomic.Int64          // when the trust in it ends, a monotonic.Time
+	ends  atomic.Int64          // when the key may end, if it is not renewed, a monotonic.Time
+	sent  monotonic.Time        // when the last confirmed request was sent
+	next  monotonic.Time        // when to renew, or to try again
+	look  monotonic.Time        // when to look; zero for no reason to
+	extra atomic.Pointer[extra] // nil for most leases
 }
 
 // An extra is what few leases have: a process may hold very many. The zero value is that of a lease without one.
 type extra struct {
 	looks   int            // number of reasons to look since the last confirmed request
 	limit   monotonic.Time // from when on the lease is not renewed; zero for never
-	least   monotonic.Time // until when the key must live at least; zero without such a request
+	least   atomic.Int64   // until when the key must live at least, a monotonic.Time; zero without such a request
 	failing error          // of the last try, nil after a confirmed one
 	updates updates        // requests for another end
 }
 
-// rare returns the extra of the lease as it is. The caller holds l.mu.
-func (l *Lease) rare() extra {
-	if l.extra == nil {
-		return extra{}
+// noExtra is the extra of leases without one. It does not change.
+var noExtra extra
+
+// rare returns the extra of the lease, to read it.
+func (l *Lease) rare() *extra {
+	if x := l.extra.Load(); x != nil {
+		return x
 	}
-	return *l.extra
+	return &noExtra
 }
 
-// more returns the extra of the lease, to change it. The caller holds l.mu.
+// more returns the extra of the lease, to change it. The caller holds Watchdog.mu.
 func (l *Lease) more() *extra {
-	if l.extra == nil {
-		l.extra = new(extra)
+	if l.extra.Load() == nil {
+		l.extra.Store(new(extra))
 	}
-	return l.extra
+	return l.extra.Load()
 }
 
 // A stage is the state of a renewal.
@@ -95,36 +96,30 @@ func (l *Lease) TrustedAt(at monotonic.Time) bool { return at.Before(l.trusted()
 func (l *Lease) trusted() monotonic.Time { return monotonic.Time(l.until.Load()) }
 
 // Extended reports whether a request asked the key to live for longer than a renewal does.
-func (l *Lease) Extended() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.rare().least.IsZero()
-}
+func (l *Lease) Extended() bool { return l.rare().least.Load() != 0 }
 
 // Age returns for how long it has been granted at the time at.
 func (l *Lease) Age(at monotonic.Time) time.Duration { return at.Sub(l.Began) }
 
 // Ends returns when the key may end if it is not renewed.
-func (l *Lease) Ends() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ends.Std()
-}
+func (l *Lease) Ends() time.Time { return l.end().Std() }
+
+// end is Ends as a monotonic.Time.
+func (l *Lease) end() monotonic.Time { return monotonic.Time(l.ends.Load()) }
 
 // confirm counts the trust anew: the server has the lease for ttl from no earlier than sent. No request shortens the
 // grant of another one, so answers for less, and late ones, shorten no trust. The next renewal is due after a third of
 // the lease time of a renewal, also if the key lives for longer: a renewal also finds losses. An update is the
 // exception: it may end the key early, so a request that the server may have run before it confirms no more than the
-// shortest update gives. The caller holds l.mu.
+// shortest update gives. The caller holds Watchdog.mu.
 func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
-	x := l.extra
-	if x != nil {
+	if x := l.extra.Load(); x != nil {
 		x.failing, x.looks = nil, 0
+		if x.updates.overtake(sent) {
+			ttl = min(ttl, x.updates.shortest)
+		}
 	}
-	if x != nil && x.updates.overtake(sent) {
-		ttl = min(ttl, x.updates.shortest)
-	}
-	l.trust(max(l.trusted(), sent.Add(ttl-Margin(ttl))), max(l.ends, sent.Add(ttl)))
+	l.trust(max(l.trusted(), sent.Add(ttl-Margin(ttl))), max(l.end(), sent.Add(ttl)))
 	if !sent.Before(l.sent) {
 		l.sent = sent
 		if !l.anew {
@@ -142,10 +137,8 @@ func (l *Lease) patience(now monotonic.Time) time.Duration {
 	return min(l.TTL/12, max(l.trusted().Sub(now)/4, l.TTL/240))
 }
 
-// due returns the next moment at which the lease needs work.
+// due returns the next moment at which the lease needs work. The caller holds Watchdog.mu.
 func (l *Lease) due() monotonic.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	at := l.trusted()
 	if l.renews() && l.next.Before(at) {
 		at = l.next
@@ -156,7 +149,7 @@ func (l *Lease) due() monotonic.Time {
 	return at
 }
 
-// renews reports whether the lease is renewed when it is due next.
+// renews reports whether the lease is renewed when it is due next. The caller holds Watchdog.mu.
 func (l *Lease) renews() bool {
 	limit := l.rare().limit
 	return l.Renew && (limit.IsZero() || l.next.Before(limit))
@@ -166,19 +159,16 @@ func (l *Lease) renews() bool {
 //
 // A look asks for the rest of the trust and half the margin: less than the server has given, so
 // that it writes nothing, and enough to restore a time to live that another client has shortened.
+// The caller holds Watchdog.mu.
 func (l *Lease) length(now monotonic.Time, looks bool) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if looks {
-		return max(0, l.ends.Sub(now)-l.ends.Sub(l.trusted())/2)
+		return max(0, l.end().Sub(now)-l.end().Sub(l.trusted())/2)
 	}
-	return max(l.TTL, l.rare().least.Sub(now))
+	return max(l.TTL, monotonic.Time(l.rare().least.Load()).Sub(now))
 }
 
-// overdue returns the reason why the trust in the lease ended by the clock.
+// overdue returns the reason why the trust in the lease ended by the clock. The caller holds Watchdog.mu.
 func (l *Lease) overdue() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch {
 	case !l.Renew:
 		return ErrElapsed

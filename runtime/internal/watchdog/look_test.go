@@ -143,9 +143,7 @@ func TestWatchdog_LooksOfABurstShareARequest(t *testing.T) {
 		synctest.Wait()
 		w.mu.Lock() // the loop is blocked until all were notified
 		for _, l := range all {
-			l.mu.Lock()
 			l.look = monotonic.Now()
-			l.mu.Unlock()
 		}
 		w.queue.fixAll()
 		w.mu.Unlock()

@@ -38,7 +38,7 @@ func (w *Watchdog) Update(l *Lease, sent time.Time, ttl time.Duration, extends b
 	var until, ends monotonic.Time // before it
 	w.change(l, func() {
 		u := &l.more().updates
-		alone, until, ends = u.pending == 0, l.trusted(), l.ends
+		alone, until, ends = u.pending == 0, l.trusted(), l.end()
 		u.begun++
 		u.pending++
 		own = u.begun
@@ -49,7 +49,7 @@ func (w *Watchdog) Update(l *Lease, sent time.Time, ttl time.Duration, extends b
 	})
 	return func(outcome Outcome) {
 		w.change(l, func() {
-			u := &l.extra.updates
+			u := &l.more().updates
 			u.pending--
 			switch {
 			case l.index < 0: // stopped or lost meanwhile, which it stays
@@ -65,8 +65,8 @@ func (w *Watchdog) Update(l *Lease, sent time.Time, ttl time.Duration, extends b
 	}
 }
 
-// trust sets when the trust in l and its key end. The caller holds l.mu.
+// trust sets when the trust in l and its key end. The caller holds Watchdog.mu.
 func (l *Lease) trust(until, ends monotonic.Time) {
 	l.until.Store(int64(until))
-	l.ends = ends
+	l.ends.Store(int64(ends))
 }

@@ -128,22 +128,18 @@ func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	asked := monotonic.Of(sent)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	l.mu.Lock()
 	l.stage, l.anew = stageIdle, false
 	l.confirm(asked, ttl)
-	l.mu.Unlock()
 	// A Recheck after First(d) finds every lease that was started before that, and those that were asked for before.
 	if asked.Before(w.recheck) {
 		l.again(l.Began)
 	} else if first := w.first; first > 0 && !l.Unwatched {
 		at := l.Began.Add(first) // not sent: a slow server is not asked more often for it
-		l.mu.Lock()
 		if l.Renew && ttl < l.TTL && at.Before(l.next) {
 			l.next = at
 		} else {
 			l.look = at
 		}
-		l.mu.Unlock()
 	}
 	if w.closed {
 		return
@@ -178,7 +174,9 @@ func (w *Watchdog) Check(l *Lease) error {
 	if monotonic.Now().Before(l.trusted()) {
 		return nil
 	}
+	w.mu.Lock()
 	cause := l.overdue()
+	w.mu.Unlock()
 	w.Lose(l, cause)
 	return cause
 }
@@ -203,9 +201,9 @@ func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
 		}
 		l.confirm(asked, ttl)
 		if w.traced != nil {
-			w.traced(trace.Renewed, l, l.ends)
+			w.traced(trace.Renewed, l, l.end())
 		}
-		l.more().least = max(l.rare().least, asked.Add(ttl))
+		l.more().least.Store(max(l.rare().least.Load(), int64(asked.Add(ttl))))
 	})
 }
 
@@ -213,9 +211,7 @@ func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
 func (w *Watchdog) change(l *Lease, f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	l.mu.Lock()
 	f()
-	l.mu.Unlock()
 	if l.index >= 0 {
 		w.queue.fix(l)
 		w.wake(l)
@@ -267,10 +263,8 @@ func (w *Watchdog) Leases(most int) (some []*Lease, rest int) {
 	return some, len(w.queue) - n
 }
 
-// again makes a request about l due now, also during a request: the answer to that may be older.
+// again makes a request about l due now, also during a request: the answer to that may be older. The caller holds Watchdog.mu.
 func (l *Lease) again(now monotonic.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.next, l.anew = now, l.stage == stageSent
 	if !l.renews() {
 		l.look = now
