@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
@@ -57,10 +58,11 @@ func fraction(part, lease time.Duration) string {
 // A guarded lease is renewed as often as the watchdog likes.
 type guarded struct{}
 
-func (guarded) Kind() string  { return "mutex" }
-func (guarded) Key() string   { return longKey }
-func (guarded) Owner() string { return "1" }
-func (guarded) Lost(error)    {}
+func (guarded) Kind() string          { return "mutex" }
+func (guarded) Key() string           { return longKey }
+func (guarded) Owner() string         { return "1" }
+func (guarded) Began() monotonic.Time { return monotonic.Now() }
+func (guarded) Lost(error)            {}
 
 // TestOutlasts has the watchdog renew leases for ten of their lengths, and an outage begin before each renewal: what is trusted then is
 // what the rule says, which the document says in words.

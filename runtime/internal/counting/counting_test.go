@@ -34,9 +34,18 @@ type holder struct {
 	cause  error
 }
 
-func (h *holder) Begin(monotonic.Time) watchdog.Holding { return h.permit }
-func (h *holder) End(cause error)                       { h.cause = cause }
-func (h *holder) Ended() error                          { return h.cause }
+func (h *holder) Begin(began monotonic.Time) watchdog.Holding { return holding{h.permit, began} }
+func (h *holder) End(cause error)                             { h.cause = cause }
+func (h *holder) Ended() error                                { return h.cause }
+
+// A holding is a permit as the watchdog sees it.
+type holding struct {
+	*Permit
+
+	began monotonic.Time
+}
+
+func (h holding) Began() monotonic.Time { return h.began }
 
 // granted returns a count of permits, and one that this process holds with these ids.
 func granted(t *testing.T, ids string) (*host, *Count, *holder) {

@@ -133,8 +133,8 @@ func (tk *TicketCore) Judge(a Answer, wanted bool, closed error) (Judgment, erro
 type SuccessorCore struct {
 	TicketCore
 
-	Made monotonic.Time // before the first request that names it
-	past *past          // nil before the first refusal, and the first hand-over
+	Since monotonic.Time // when it was made, before the first request that names it; once it is granted, when that was
+	past  *past          // nil before the first refusal, and the first hand-over
 }
 
 // A past is what became of a ticket that was not granted at once: a process may hold very many keys, most of which nobody else wanted.
@@ -147,6 +147,7 @@ type past struct {
 type handed struct {
 	at       int64          // in microseconds by the server's clock
 	received monotonic.Time // when the message arrived
+	made     monotonic.Time // when the ticket was made
 }
 
 // was returns the past of the ticket as it is.
@@ -184,6 +185,14 @@ func (tk *SuccessorCore) Rests() bool {
 
 // HandedAt returns when another process handed the lock over to the ticket, in microseconds by the server's clock, or 0.
 func (tk *SuccessorCore) HandedAt() int64 { return tk.wasHanded().at }
+
+// RefusedSinceHandOver reports whether the server refused the ticket at the time at since another process handed the lock over to it.
+// Then sure is false if the clock of the server was set meanwhile, so that the refusal may be the older one.
+func (tk *SuccessorCore) RefusedSinceHandOver(at time.Time) (so, sure bool) {
+	last := tk.wasHanded()
+	since := time.Duration(at.UnixMicro()-last.at) * time.Microsecond
+	return since > 0, last.at != 0 && since <= monotonic.Since(last.made)
+}
 
 // wasHanded returns the last hand-over to the ticket, or none.
 func (tk *SuccessorCore) wasHanded() handed {
@@ -243,8 +252,8 @@ func (tk *SuccessorCore) RefusedSince(at time.Time) bool {
 // tells the earliest local time for that.
 func (tk *SuccessorCore) HandedOver(at, received time.Time) (from time.Time) {
 	was := tk.more()
-	tk.UnclaimedGrant, was.handed = true, &handed{at.UnixMicro(), monotonic.Of(received)}
-	from = tk.Made.Std()
+	tk.UnclaimedGrant, was.handed = true, &handed{at.UnixMicro(), monotonic.Of(received), tk.Since}
+	from = tk.Since.Std()
 	if was.seen.known() {
 		from = was.seen.earliest(at)
 	}

@@ -87,7 +87,7 @@ func TestSuccessorCore_HandedOver(t *testing.T) {
 	local := time.Now()
 	server := local.Add(-time.Hour) // its clock is wrong
 	made := local.Add(-time.Minute)
-	fresh := func() *SuccessorCore { return &SuccessorCore{Made: monotonic.Of(made)} }
+	fresh := func() *SuccessorCore { return &SuccessorCore{Since: monotonic.Of(made)} }
 
 	tk := fresh()
 	require.WithinDuration(t, made, tk.HandedOver(server, local), time.Microsecond, "without an answer")
@@ -172,4 +172,24 @@ func TestRecheck(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, looks)
 	})
+}
+
+// A refusal after the hand-over of the lock counts, unless the server may have refused before it: its clock was set, if it says that more
+// time has passed than since the ticket was made.
+func TestSuccessorCore_RefusedSinceHandOver(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	tk := &SuccessorCore{Since: monotonic.Of(at.Add(-time.Second))}
+	tk.HandedOver(at, at)
+	tk.Since = monotonic.Now() // it is granted
+	for _, each := range []struct {
+		after    time.Duration
+		so, sure bool
+	}{{-time.Millisecond, false, true}, {500 * time.Millisecond, true, true}, {time.Hour, true, false}} {
+		so, sure := tk.RefusedSinceHandOver(at.Add(each.after))
+		require.Equal(t, each.so, so, each.after)
+		require.Equal(t, each.sure, sure, each.after)
+	}
+	_, sure := new(SuccessorCore).RefusedSinceHandOver(at)
+	require.False(t, sure, "it was never handed over")
 }

@@ -125,10 +125,11 @@ type holding struct {
 	since monotonic.Time
 }
 
-func (holding) Kind() string    { return string(observe.KindMutex) }
-func (h holding) Key() string   { return h.key }
-func (h holding) Owner() string { return "owner of " + h.key }
-func (holding) Lost(error)      {}
+func (holding) Kind() string            { return string(observe.KindMutex) }
+func (h holding) Key() string           { return h.key }
+func (h holding) Owner() string         { return "owner of " + h.key }
+func (h holding) Began() monotonic.Time { return h.since }
+func (holding) Lost(error)              {}
 
 func (h holding) Show() Shown {
 	return Shown{Name: "orders.Service.Pay", Since: h.since, Holds: 1, Ctx: context.Background()}

@@ -23,8 +23,8 @@ func TestMemory(t *testing.T) {
 	}{
 		{"a resource with its first ticket", unsafe.Sizeof(policy.Mutex{}), 160},
 		{"a ticket", unsafe.Sizeof(resource.Ticket{}), 64},
-		{"a grant with its guard", unsafe.Sizeof(resource.Grant{}), 128},
-		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 96},
+		{"a grant with its guard", unsafe.Sizeof(resource.Grant{}), 112},
+		{"a guard", unsafe.Sizeof(watchdog.Lease{}), 80},
 		{"a lease", unsafe.Sizeof(leases.Lease{}), 80},
 		{"a waiter", unsafe.Sizeof(resource.Waiter{}), 192},
 		{"an event", unsafe.Sizeof(engine.Event{}), 32},

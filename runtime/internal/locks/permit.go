@@ -40,6 +40,8 @@ func (p permitHolding) Begin(began monotonic.Time) watchdog.Holding {
 func (p permitHolding) End(cause error) { p.of.core.End(cause) }
 func (p permitHolding) Ended() error    { return p.of.core.Ended() }
 
+func (p permitHolding) Began() monotonic.Time { return p.of.core.Began }
+
 func (p permitHolding) Bearer() *leases.Core { return p.of.core }
 
 func (p permitHolding) Show() (s fleet.Shown) {

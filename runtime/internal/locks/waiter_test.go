@@ -13,6 +13,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
@@ -114,11 +115,12 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 // A partlyReleased permit is one of which the process has released a part, or is about to.
 type partlyReleased struct{ key string }
 
-func (p partlyReleased) Kind() string    { return core.KindPermit }
-func (p partlyReleased) Key() string     { return p.key }
-func (p partlyReleased) Owner() string   { return string(make([]byte, protocol.PermitLength)) }
-func (partlyReleased) Lost(error)        {}
-func (partlyReleased) Fewer(string) bool { return true }
+func (p partlyReleased) Kind() string        { return core.KindPermit }
+func (p partlyReleased) Key() string         { return p.key }
+func (p partlyReleased) Owner() string       { return string(make([]byte, protocol.PermitLength)) }
+func (partlyReleased) Began() monotonic.Time { return monotonic.Now() }
+func (partlyReleased) Lost(error)            {}
+func (partlyReleased) Fewer(string) bool     { return true }
 
 // A renewal of several permits that is answered while some of them are released here may have asked for too many: that
 // is no loss of the others, but a reason to ask again.

@@ -115,7 +115,7 @@ func (r *Mutex) Acquire(op *resource.AcquireOp) (none protocol.Command) {
 	switch {
 	case tk.Standing:
 		op.Line = protocol.StillQueued
-	case !w.Once() && (tk.Refused || w.Linger > 0 || r.Client.Contended.Lately(r.Key, tk.Made.Std())) && r.Client.Attends(r.Key) && (w.Attends || !r.Client.Net.Sharded()):
+	case !w.Once() && (tk.Refused || w.Linger > 0 || r.Client.Contended.Lately(r.Key, tk.Since.Std())) && r.Client.Attends(r.Key) && (w.Attends || !r.Client.Net.Sharded()):
 		// Where keys linger, one round trip less counts: another process may only have to be asked for the key.
 		// With sharded channels another waiter may stop listening: then a hand-over to this process would go unheard.
 		op.Line = protocol.Queued
@@ -155,10 +155,11 @@ func (r *Mutex) settled(tk *resource.Ticket, reply protocol.Verdict, err error) 
 	if tk.State == engine.TicketDone && err == nil && reply.Granted() {
 		tk.UnclaimedGrant = true // since it was lost: its last holder has it released
 	}
-	if g := r.Grant; g != nil && g.Ticket == tk && err == nil && !reply.Granted() && reply.At.UnixMicro() > tk.HandedAt() {
-		if time.Duration(reply.At.UnixMicro()-tk.HandedAt())*time.Microsecond <= monotonic.Since(tk.Made) {
+	if g := r.Grant; g != nil && g.Ticket == tk && err == nil && !reply.Granted() {
+		switch refused, sure := tk.RefusedSinceHandOver(reply.At); {
+		case refused && sure:
 			g.Taken()
-		} else { // the server's clock was set meanwhile, so the refusal may be older
+		case refused:
 			r.Client.Spawn(func() { r.Client.Watchdog.Look(&g.Guard) })
 		}
 	}

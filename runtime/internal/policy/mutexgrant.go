@@ -21,7 +21,7 @@ func MutexGrant(x any) (g *resource.Grant, r *Mutex, ok bool) {
 }
 
 func (r *Mutex) Holds(g *resource.Grant) (old *resource.Grant) {
-	g.Near = r.Client.Contended.Lately(r.Key, g.Guard.Began.Std())
+	g.Near = r.Client.Contended.Lately(r.Key, g.Began().Std())
 	return r.Exclusive.Holds(g)
 }
 

@@ -75,6 +75,9 @@ func (g *Grant) Resource() *LineCore { return g.Ticket.Resource }
 
 func (g *Grant) Client() *core.Client { return g.Resource().Client.Core() }
 
+// Began returns when it was granted.
+func (g *Grant) Began() monotonic.Time { return g.Ticket.Since }
+
 // Guarded returns the guard.
 func (g *Grant) Guarded() *watchdog.Lease { return &g.Guard }
 
@@ -144,11 +147,11 @@ func (g *Grant) Bearer() *leases.Core {
 func (r *LineCore) Promote(how trace.Action, tk *Ticket, w *Waiter, from time.Time, ttl time.Duration) *Grant {
 	tk.tracesGrant(how, from, ttl)
 	tk.To(engine.TicketGranted)
-	tk.UnclaimedGrant = false
+	tk.Since, tk.UnclaimedGrant = monotonic.Now(), false
 	tk.End()
 	g := &Grant{Ticket: tk}
 	g.agree(w.Terms)
-	g.Guard.Holding, g.Guard.Began = g, monotonic.Now() // which Holds and the lease need, too: one look at the clock
+	g.Guard.Holding = g
 	old := r.Kind.Holds(g)
 	r.Answers.Changes()
 	r.Stay()
@@ -158,7 +161,7 @@ func (r *LineCore) Promote(how trace.Action, tk *Ticket, w *Waiter, from time.Ti
 	}
 	r.Client.Watchdog.Start(&g.Guard, from, ttl)
 	if l := r.leaseOf(w); l.Core().Began.IsZero() {
-		l.Core().Began = g.Guard.Began
+		l.Core().Began = tk.Since
 	}
 	r.serve(g, w)
 	if old != nil {

@@ -108,7 +108,7 @@ func (tk *Ticket) Granted() *Grant {
 // Enroll gives a ticket its number, on the terms t.
 func (tk *Ticket) Enroll(r *LineCore, t engine.Terms) {
 	n := r.Client.ticketNumbers.Add(1)
-	tk.Resource, tk.TTL, tk.Number, tk.Made = r, t.TTL, n, monotonic.Now()
+	tk.Resource, tk.TTL, tk.Number, tk.Since = r, t.TTL, n, monotonic.Now()
 	r.Client.Subscribers.Connect(tk)
 }
 

@@ -13,6 +13,8 @@ type Holding interface {
 	Kind() string // leases of different kinds are never in one batch
 	Key() string
 	Owner() string
+	// Began returns when it was granted.
+	Began() monotonic.Time
 	// Lost is called once, when the lease is lost, with [ErrRefused], [ErrElapsed], [ErrTooLong] or
 	// an [*UnconfirmedError]. It must not block. It is not called after Stop has returned true.
 	Lost(cause error)
@@ -23,9 +25,8 @@ type Holding interface {
 type Lease struct {
 	Holding
 
-	TTL   time.Duration  // the lease time of each renewal
-	Began monotonic.Time // when it was granted; zero for when Start is called
-	Renew bool           // false for a lease of fixed length, which only has an end
+	TTL   time.Duration // the lease time of each renewal
+	Renew bool          // false for a lease of fixed length, which only has an end
 	// Unwatched leases are not looked at first: a look would not make the server track them.
 	Unwatched bool
 
@@ -99,7 +100,7 @@ func (l *Lease) trusted() monotonic.Time { return monotonic.Time(l.until.Load())
 func (l *Lease) Extended() bool { return l.rare().least.Load() != 0 }
 
 // Age returns for how long it has been granted at the time at.
-func (l *Lease) Age(at monotonic.Time) time.Duration { return at.Sub(l.Began) }
+func (l *Lease) Age(at monotonic.Time) time.Duration { return at.Sub(l.Began()) }
 
 // Ends returns when the key may end if it is not renewed.
 func (l *Lease) Ends() time.Time { return l.end().Std() }

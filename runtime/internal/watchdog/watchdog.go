@@ -122,9 +122,6 @@ func (w *Watchdog) First(d time.Duration) {
 // lease starts the goroutine.
 func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	l.index = -1
-	if l.Began.IsZero() {
-		l.Began = monotonic.Now()
-	}
 	asked := monotonic.Of(sent)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,9 +129,9 @@ func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	l.confirm(asked, ttl)
 	// A Recheck after First(d) finds every lease that was started before that, and those that were asked for before.
 	if asked.Before(w.recheck) {
-		l.again(l.Began)
+		l.again(l.Began())
 	} else if first := w.first; first > 0 && !l.Unwatched {
-		at := l.Began.Add(first) // not sent: a slow server is not asked more often for it
+		at := l.Began().Add(first) // not sent: a slow server is not asked more often for it
 		if l.Renew && ttl < l.TTL && at.Before(l.next) {
 			l.next = at
 		} else {

@@ -66,10 +66,11 @@ var errDown = errors.New("connection refused")
 // A loser is a holding without a name: a function that is called with its loss.
 type loser func(cause error)
 
-func (loser) Kind() string       { return "" }
-func (loser) Key() string        { return "" }
-func (loser) Owner() string      { return "" }
-func (f loser) Lost(cause error) { f(cause) }
+func (loser) Kind() string          { return "" }
+func (loser) Key() string           { return "" }
+func (loser) Owner() string         { return "" }
+func (loser) Began() monotonic.Time { return monotonic.Now() }
+func (f loser) Lost(cause error)    { f(cause) }
 
 // A holding has a name.
 type holding struct {
