@@ -18,7 +18,7 @@ type Table[K comparable, V any] struct {
 	size  int
 }
 
-// A part has as many tags as places for values: a power of two, or 0.
+// A part has as many tags as places for values.
 type part[V any] struct {
 	tags   []uint8
 	values []V
@@ -88,7 +88,7 @@ func (t *Table[K, V]) Remove(k K) {
 	}
 	var none V
 	p.values[at], p.tags[at] = none, removed
-	if p.tags[(at+1)&(len(p.tags)-1)] == neverUsed { // no search goes on behind it
+	if p.tags[p.next(at)] == neverUsed { // no search goes on behind it
 		p.tags[at] = neverUsed
 		p.used--
 	}
@@ -123,8 +123,8 @@ func (t *Table[K, V]) find(p *part[V], hash uint64, k K) int {
 	if len(p.tags) == 0 {
 		return -1
 	}
-	at, tag, mask := p.first(hash)
-	for ; p.tags[at] != neverUsed; at = (at + 1) & mask { // there is always a place that was never used
+	at, tag := p.first(hash)
+	for ; p.tags[at] != neverUsed; at = p.next(at) { // there is always a place that was never used
 		if p.tags[at] == tag && t.key(p.values[at]) == k {
 			return at
 		}
@@ -133,16 +133,23 @@ func (t *Table[K, V]) find(p *part[V], hash uint64, k K) int {
 }
 
 // first returns the place where the search for a hash begins, and the tag of the hash.
-func (p *part[V]) first(hash uint64) (at int, tag uint8, mask int) {
-	mask = len(p.tags) - 1
-	return int(hash>>12) & mask, tagged | uint8(hash>>5), mask // tableParts has the bits below
+func (p *part[V]) first(hash uint64) (at int, tag uint8) {
+	return int(hash >> 32 * uint64(len(p.tags)) >> 32), tagged | uint8(hash>>5) // tableParts has the bits below
+}
+
+// next returns the place at which a search goes on after the place at.
+func (p *part[V]) next(at int) int {
+	if at++; at < len(p.tags) {
+		return at
+	}
+	return 0
 }
 
 // add adds v, which p does not have, and has room for.
 func (p *part[V]) add(hash uint64, v V) {
-	at, tag, mask := p.first(hash)
+	at, tag := p.first(hash)
 	for p.tags[at] >= tagged {
-		at = (at + 1) & mask
+		at = p.next(at)
 	}
 	if p.tags[at] == neverUsed {
 		p.used++
@@ -151,12 +158,21 @@ func (p *part[V]) add(hash uint64, v V) {
 	p.live++
 }
 
+// roomFor returns the room for so many values, with some to spare: a power of two, or three quarters of one, which leaves less of it unused.
+func roomFor(values int) int {
+	for room := leastRoom; ; room *= 2 {
+		switch {
+		case values <= room*3/4:
+			return room
+		case values <= room*3/2*3/4:
+			return room * 3 / 2
+		}
+	}
+}
+
 // move gives the values of p as much room as they need, with one more, and none to removed ones.
 func (t *Table[K, V]) move(p *part[V]) {
-	room := leastRoom
-	for p.live+1 > room*5/8 {
-		room *= 2
-	}
+	room := roomFor(p.live + 1)
 	old := *p
 	*p = part[V]{tags: make([]uint8, room), values: make([]V, room)}
 	for at, tag := range old.tags {

@@ -112,7 +112,7 @@ func TestTable_Memory(t *testing.T) {
 		for _, p := range table.parts {
 			bytes += len(p.tags) + len(p.values)*int(unsafe.Sizeof(p.values[0]))
 		}
-		require.Less(t, float64(bytes)/float64(n), 16.0, "a map of the language takes 24 with a number for a key, and 35 to 44 with a string")
+		require.Less(t, float64(bytes)/float64(n), 12.5, "a map of the language takes 24 with a number for a key, and 35 to 44 with a string")
 	}
 }
 
