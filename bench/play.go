@@ -39,6 +39,11 @@ func play(ctx context.Context, e *env, lib library, parties []party) (*match, er
 	if e.ready != nil {
 		e.ready()
 	}
+	return playOn(e, lib, ps, parties)
+}
+
+// playOn is play for processes that have begun.
+func playOn(e *env, lib library, ps []*process, parties []party) (*match, error) {
 	warm := min(300*time.Millisecond, e.length/2) + 20*time.Millisecond
 	begin, keys := time.Now().Add(warm), fresh()
 	orders := make([]order, len(parties))

@@ -16,23 +16,36 @@ import (
 
 // Scenarios of several keys, and of several servers.
 
-// together measures how many cycles of one key a cycle of several takes.
+// togetherTurns is how often a process of together changes from one key to several.
+const togetherTurns = 5
+
+// together measures how many cycles of one key a cycle of several takes. One process does both in turns: the kernel chooses for each process
+// whether it shares a core with the server, and where each has a core of its own a cycle takes twice as long.
 func together(many int) func(ctx context.Context, e *env, lib library) (metrics, error) {
 	return func(ctx context.Context, e *env, lib library) (metrics, error) {
-		half := *e
-		half.length = e.length / 2
-		one, err := play(ctx, &half, lib, []party{{goroutines: 1}})
+		p, err := startWorker(ctx, order{Library: lib.name, Addr: e.addr, Lease: kLease, Profile: e.profile})
 		if err != nil {
 			return nil, err
 		}
-		all, err := play(ctx, &half, lib, []party{{goroutines: 1, many: many}})
-		if err != nil {
-			return nil, err
+		defer p.end()
+		turn := *e
+		turn.length = e.length / (2 * togetherTurns)
+		var turns []metrics
+		for range togetherTurns {
+			one, err := playOn(&turn, lib, []*process{p}, []party{{goroutines: 1}})
+			if err != nil {
+				return nil, err
+			}
+			all, err := playOn(&turn, lib, []*process{p}, []party{{goroutines: 1, many: many}})
+			if err != nil {
+				return nil, err
+			}
+			m := all.metrics()
+			m["single"] = one.metrics()["rate"]
+			m["singles"] = m["single"] / m["rate"]
+			turns = append(turns, m)
 		}
-		m := all.metrics()
-		m["single"] = one.metrics()["rate"]
-		m["singles"] = m["single"] / m["rate"]
-		return m, nil
+		return medians(turns), nil
 	}
 }
 
@@ -182,7 +195,7 @@ func severalScenarios() []*scenario {
 	for _, n := range []int{2, 5, 20} {
 		s := &scenario{
 			id: "S8", point: strconv.Itoa(n), title: fmt.Sprintf("One goroutine, %d keys at once, that nobody else wants", n), fit: func(lib library) bool { return whoLocks(lib) || lib.floor }, floors: []string{floor, publishing, promising},
-			how: "lockgen's MultiLock, and redislock's ObtainMulti; the others lock one key after the other. The floor is two scripts for all keys, of the commands that this layout needs for each: a field and a time to live, and its deletion. " + publishing + ": it publishes each unlock on the channel of the key, too, without which no waiter of Redisson learns of it. " + promising + ": besides, each key has an owner of its own, and the scripts check that all are free, and that no process waits. The cost is in cycles of one key, in the same round. On five servers: lockgen's RedLock, and redsync with five pools.",
+			how: "lockgen's MultiLock, and redislock's ObtainMulti; the others lock one key after the other. The floor is two scripts for all keys, of the commands that this layout needs for each: a field and a time to live, and its deletion. " + publishing + ": it publishes each unlock on the channel of the key, too, without which no waiter of Redisson learns of it. " + promising + ": besides, each key has an owner of its own, and the scripts check that all are free, and that no process waits. The cost is in cycles of one key, which the same process makes in turn: the kernel chooses for each process whether it shares a core with the server, which doubles a cycle or not. On five servers: lockgen's RedLock, and redsync with five pools.",
 			run: together(n), headline: headline{metric: "singles", format: hundredth, unit: " cycles", lowest: true},
 			columns: []column{{"cycles of one key", "singles", hundredth}, colRate, {"per second, one key", "single", count}, colP50, colP99, colSent, colCalled, colAllocs, colBytes},
 		}

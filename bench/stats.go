@@ -39,6 +39,25 @@ func of(values []float64) spread {
 	return spread{median, values[0], values[len(values)-1]}
 }
 
+// medians returns the median of each metric, but of what must not be at all the sum.
+func medians(all []metrics) metrics {
+	m := metrics{}
+	for name := range all[0] {
+		var values []float64
+		for _, one := range all {
+			values = append(values, one[name])
+		}
+		m[name] = of(values).median
+	}
+	for _, name := range []string{"never", "stuck", "failed"} {
+		m[name] = 0
+		for _, one := range all {
+			m[name] += one[name]
+		}
+	}
+	return m
+}
+
 // A histogram counts durations in buckets that are 1/32 of their value wide.
 type histogram [bucketsOf]uint32
 

@@ -68,3 +68,9 @@ func TestQuantile(t *testing.T) {
 	require.Equal(t, []float64{40, 10, 30, 20}, values, "the caller's order stays")
 	require.True(t, math.IsNaN(quantile(nil, 0.5)))
 }
+
+func TestMedians(t *testing.T) {
+	require.Equal(t, metrics{"rate": 2, "failed": 3, "stuck": 0, "never": 0}, medians([]metrics{
+		{"rate": 1, "failed": 1}, {"rate": 5, "failed": 2}, {"rate": 2, "failed": 0},
+	}))
+}
