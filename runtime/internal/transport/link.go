@@ -22,6 +22,7 @@ type link struct {
 	loads   atomic.Uint64
 	loading chan struct{} // has a token while the scripts are loaded; a mutex would stand still in virtual time
 	without sync.Map      // the servers without scripts, each a lacking, of which the log has a line
+	partly  sync.Map      // by address: the servers with some of the scripts, each a portion
 	spoke   atomic.Int64  // when the server answered last, a monotonic.Time
 	closing atomic.Int64  // since when requests fail because their connection is closed, a monotonic.Time; 0 if they do not
 	pace    pace

@@ -110,7 +110,7 @@ const mostLoads = 100
 // loadPatience is how long one server of many has for loading the scripts while a request waits for it.
 const loadPatience = 250 * time.Millisecond
 
-// load sends every script to every server, in one round trip each, unless another caller has done so since this one saw
+// load sends every script to every server, in two round trips each, unless another caller has done so since this one saw
 // seen loads. It returns the number of loads so far. It may fail: a script that is not loaded is found missing when it is
 // called, and loaded then. Of many servers, no request waits for one that is down or that does not answer soon.
 func (l *link) load(seen uint64) uint64 {
@@ -126,6 +126,12 @@ func (l *link) load(seen uint64) uint64 {
 	l.without.Range(func(x, _ any) bool {
 		if _, there := nodes[x.(lacking).addr]; !there { // servers come and go
 			l.without.Delete(x)
+		}
+		return true
+	})
+	l.partly.Range(func(addr, _ any) bool {
+		if _, there := nodes[addr.(string)]; !there {
+			l.partly.Delete(addr)
 		}
 		return true
 	})
@@ -154,23 +160,48 @@ func (l *link) load(seen uint64) uint64 {
 	return l.loads.Add(1)
 }
 
+// A portion says how far the loading of the scripts of a server has come, which has failed.
+type portion struct {
+	done int // the number of scripts that the server has
+	most int // how many go together next
+}
+
+// smaller is by how much fewer scripts go together after a failure.
+const smaller = 4
+
 // loadOn sends every script to one server. It reports false if that may succeed later. A permission that is missing will be missing the
-// next time, too, and others may have loaded the scripts.
+// next time, too, and others may have loaded the scripts. A server that is so slow that its connection ends before it has all scripts gets
+// them in smaller portions, and none twice: each attempt begins where the last one ended.
 func (l *link) loadOn(addr string, node rueidis.Client) bool {
 	all := scripts.All()
-	// The first one goes alone: a server that is down costs each request only that, and not the texts of all, which are half a megabyte.
-	if err := node.Do(context.Background(), node.B().ScriptLoad().Script(all[0].Source()).Build()).Error(); err != nil {
-		return l.unloaded(addr, err)
+	next := portion{most: len(all)}
+	if x, failed := l.partly.Load(addr); failed {
+		next = x.(portion) //nolint:forcetypeassert // they all are
 	}
-	loads := make(rueidis.Commands, len(all)-1)
-	for i, s := range all[1:] {
-		loads[i] = node.B().ScriptLoad().Script(s.Source()).Build()
-	}
-	for _, reply := range node.DoMulti(context.Background(), loads...) {
-		if err := reply.Error(); err != nil {
-			return l.unloaded(addr, err)
+	for next.done < len(all) {
+		n := min(next.most, len(all)-next.done)
+		if next.done == 0 {
+			n = 1 // a server that is down costs each request only that, and not the texts of all, which are half a megabyte
+		}
+		loads := make(rueidis.Commands, n)
+		for i, s := range all[next.done : next.done+n] {
+			loads[i] = node.B().ScriptLoad().Script(s.Source()).Build()
+		}
+		for _, reply := range node.DoMulti(context.Background(), loads...) {
+			err := reply.Error()
+			if err == nil {
+				next.done++
+				continue
+			}
+			l.partly.Delete(addr)
+			refuses := l.unloaded(addr, err)
+			if !refuses && next.done > 0 {
+				l.partly.Store(addr, portion{next.done, max(1, n/smaller)})
+			}
+			return refuses
 		}
 	}
+	l.partly.Delete(addr)
 	l.without.Delete(lacking{addr, false})
 	l.without.Delete(lacking{addr, true})
 	return true

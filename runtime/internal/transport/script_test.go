@@ -3,7 +3,9 @@ package transport
 import (
 	"bytes"
 	"log/slog"
+	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -79,10 +81,47 @@ func TestLoad_ForgetsServers(t *testing.T) {
 	for _, addr := range append(net.Addrs(), "gone:1") {
 		net.without.Store(lacking{addr, false}, struct{}{})
 		net.without.Store(lacking{addr, true}, struct{}{})
+		net.partly.Store(addr, portion{1, 1})
 	}
 	net.load(net.loads.Load())
-	net.without.Range(func(x, _ any) bool {
-		require.Fail(t, "it is remembered", x)
+	for _, about := range []*sync.Map{&net.without, &net.partly} {
+		about.Range(func(x, _ any) bool {
+			require.Fail(t, "it is remembered", x)
+			return true
+		})
+	}
+}
+
+// TestLoad_OfASlowServer has the connection end each time that the server has got a few scripts, as one does that has no answer in time: the
+// next attempt goes on where the last one ended, and sends fewer together.
+func TestLoad_OfASlowServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	var some int
+	proxy.DropReply(func(cmd []string) bool {
+		if !redistest.Command("SCRIPT")(cmd) {
+			return false
+		}
+		some = (some + 1) % 12
+		return some == 0
+	}, math.MaxInt, redistest.Close)
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	client := redistest.NewClient(t, proxy.Addr())
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	net := New(Config{Client: client, UUID: process.UUID, User: u, Stopped: make(chan struct{}), OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	attempts := 1
+	for ; net.load(0) == 0; attempts++ {
+		require.Less(t, attempts, 20)
+	}
+	require.Greater(t, attempts, 1, "it has failed")
+	for _, s := range scripts.All() {
+		has, err := server.Do("SCRIPT", "EXISTS", s.SHA1()).AsIntSlice()
+		require.NoError(t, err)
+		require.Equal(t, []int64{1}, has)
+	}
+	net.partly.Range(func(addr, _ any) bool {
+		require.Fail(t, "it is remembered", addr)
 		return true
 	})
 }
