@@ -43,18 +43,28 @@ func TestAwaitedReleases(t *testing.T) {
 	})
 }
 
-// TestAwaitedReleases_AfterAStandstill has the limit of releases be over for long when the timer comes, as after the process was stopped: each gets
-// some more time, once, in which an answer counts.
+// TestAwaitedReleases_AfterAStandstill has the timer come much too late, as after the process was stopped: each release whose limit is over gets
+// some more time, once, in which an answer counts. It ends for all at the same moment, also for one that is awaited only then.
 func TestAwaitedReleases_AfterAStandstill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a awaitedReleases
-		start := core.Now()
-		after := func(d time.Duration) *ReleaseOp {
-			op := &ReleaseOp{done: make(chan error, 2), limit: start.Add(d)}
+		op := func(limit time.Time) *ReleaseOp {
+			op := &ReleaseOp{done: make(chan error, 2), limit: limit}
 			a.add(op)
 			return op
 		}
-		answered, never, later := after(-time.Second), after(-time.Second), after(monotonic.Grace/4)
+		standsStill := func(d time.Duration) {
+			a.mu.Lock()
+			a.armed = a.armed.Add(-d)
+			for _, op := range a.all {
+				op.until, op.limit = op.until.Add(-d), op.limit.Add(-d)
+			}
+			a.mu.Unlock()
+			a.come()
+		}
+		start := core.Now()
+		answered, never, later := op(start.Add(time.Second)), op(start.Add(time.Second)), op(start.Add(time.Minute+monotonic.Grace/4))
+		standsStill(time.Minute)
 		require.Equal(t, errLate, <-later.done)
 		require.Equal(t, monotonic.Grace/4, core.Now().Sub(start), "its limit was not over")
 		require.Empty(t, answered.done)
@@ -62,15 +72,19 @@ func TestAwaitedReleases_AfterAStandstill(t *testing.T) {
 		require.Equal(t, errLate, <-never.done)
 		require.Equal(t, monotonic.Grace, core.Now().Sub(start))
 		require.Empty(t, a.all)
+		require.Equal(t, errLate, <-op(never.limit).done, "awaited after it, with the same limit")
+		require.Equal(t, monotonic.Grace, core.Now().Sub(start))
 
+		time.Sleep(time.Hour)
 		start = core.Now()
-		twice := after(-time.Second)
-		synctest.Wait()
-		a.mu.Lock()
-		a.armed, twice.until = a.armed.Add(-time.Minute), twice.until.Add(-time.Minute)
-		a.mu.Unlock()
-		a.come()
+		require.Equal(t, errLate, <-op(start.Add(-time.Second)).done, "nothing stood still")
+		require.Zero(t, core.Now().Sub(start))
+		twice := op(start.Add(time.Second))
+		standsStill(time.Minute)
+		require.Empty(t, twice.done)
+		standsStill(time.Minute)
 		require.Equal(t, errLate, <-twice.done, "the process stood still once more")
+		require.Zero(t, core.Now().Sub(start))
 	})
 }
 

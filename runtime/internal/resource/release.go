@@ -189,10 +189,11 @@ func (op *ReleaseOp) sendAgain(err error) bool {
 
 // awaitedReleases are the releases of a client that callers wait for. One timer for all costs less than one for each. The zero value has none.
 type awaitedReleases struct {
-	mu    sync.Mutex // guards the rest
-	all   []*ReleaseOp
-	timer *time.Timer // made when first needed
-	armed time.Time   // when it comes; zero when it is not set
+	mu      sync.Mutex // guards the rest
+	all     []*ReleaseOp
+	timer   *time.Timer // made when first needed
+	armed   time.Time   // when it comes; zero when it is not set
+	resumed time.Time   // when this process went on that had stood still, the last time that the timer came too late; zero for never
 }
 
 // add has op get errLate at its limit, unless it is removed before.
@@ -201,8 +202,11 @@ func (a *awaitedReleases) add(op *ReleaseOp) {
 	defer a.mu.Unlock()
 	a.all = append(a.all, op)
 	op.awaited, op.until = len(a.all), op.limit
-	if a.armed.IsZero() || op.limit.Before(a.armed) { // usually it is armed for a release that began before op, and may be over
-		a.arm(op.limit)
+	if !op.limit.After(a.resumed) { // as those that were awaited then: a caller may wait for several releases, one after the other
+		op.until = a.resumed.Add(monotonic.Grace)
+	}
+	if a.armed.IsZero() || op.until.Before(a.armed) { // usually it is armed for a release that began before op, and may be over
+		a.arm(op.until)
 	}
 }
 
@@ -227,13 +231,14 @@ func (a *awaitedReleases) drop(op *ReleaseOp) {
 	op.awaited = 0
 }
 
-// arm sets the timer. The caller holds a.mu.
+// arm sets the timer, to come at once if that time is over. The caller holds a.mu.
 func (a *awaitedReleases) arm(at time.Time) {
-	a.armed = at
+	after := max(0, time.Until(at))
+	a.armed = core.Now().Add(after)
 	if a.timer == nil {
-		a.timer = time.AfterFunc(time.Until(at), a.come)
+		a.timer = time.AfterFunc(after, a.come)
 	} else {
-		a.timer.Reset(time.Until(at))
+		a.timer.Reset(after)
 	}
 }
 
@@ -245,6 +250,9 @@ func (a *awaitedReleases) come() {
 	var next time.Time
 	now := core.Now()
 	stood := monotonic.StoodStill(a.armed)
+	if stood {
+		a.resumed = now
+	}
 	a.armed = time.Time{}
 	for _, op := range slices.Backward(a.all) { // so that drop moves none that comes later
 		if !op.until.After(now) {
@@ -253,7 +261,7 @@ func (a *awaitedReleases) come() {
 				op.done <- errLate
 				continue
 			}
-			op.until = now.Add(monotonic.Grace)
+			op.until = a.resumed.Add(monotonic.Grace)
 		}
 		if next.IsZero() || op.until.Before(next) {
 			next = op.until
