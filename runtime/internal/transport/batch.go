@@ -244,7 +244,7 @@ func (q *slotQueue) call() *call {
 	defer q.b.mu.Unlock()
 	c.q = q
 	n := min(len(q.queue), q.b.most)
-	if q.callers > 1 { // one caller of many keys is alone
+	if n > 1 && q.callers > 1 { // one caller of many keys is alone
 		q.b.net.direct.meet()
 	}
 	c.some = append(c.some[:0], q.queue[:n]...)

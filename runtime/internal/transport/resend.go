@@ -123,6 +123,7 @@ type timely struct {
 	at      monotonic.Time // of the last one
 	i       int            // its place among those that are under way
 	resends uint64         // of the transport, when it was sent first
+	stood   bool           // at was moved since then, because this process stood still
 	over    bool           // the first command is answered, or has failed
 	on      *string        // the server whose shared connection has not answered that for too long, or nil
 }
@@ -291,14 +292,17 @@ func (l *lateness) add(x *timely) {
 }
 
 // stoodStill takes the time for which this process stood still before the timer came, if it did, for none in which an answer could come: it may have
-// come, and nobody has read it. So a process that was stopped does not send everything again. The caller holds l.mu.
+// come, and nobody has read it. So a process that was stopped does not send everything again. Each command is given that once: a machine whose
+// timers are always late sends again what has no answer, too. The caller holds l.mu.
 func (l *lateness) stoodStill() {
 	if !monotonic.StoodStill(l.due.Std()) {
 		return
 	}
 	now := monotonic.Now()
 	for _, x := range l.all {
-		x.at = min(now, x.at.Add(now.Sub(l.due)))
+		if !x.stood {
+			x.at, x.stood = min(now, x.at.Add(now.Sub(l.due))), true
+		}
 	}
 }
 

@@ -121,7 +121,8 @@ func TestLateness_AfterAStandstill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := &Transport{}
 		l := &net.lateness
-		x := net.timely(protocol.Command{Keys: []string{"k"}})
+		// One that is used again may have a channel that was made outside of the bubble.
+		x := &timely{net: net, cmd: protocol.Command{Keys: []string{"k"}}, replies: make(chan timelyReply, 2*mostMute)}
 		x.by, x.waits = heir{}, true // it is notified when the command is to be sent again
 		l.add(x)
 		const stood = time.Minute
