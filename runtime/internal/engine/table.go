@@ -29,6 +29,7 @@ type part[V any] struct {
 const (
 	tableParts = 32 // a power of two
 	leastRoom  = 8  // places of a part that has some
+	smallRoom  = 32 // places of a part from which on memory matters more than time
 )
 
 // The tags of places without a value; all others have tagged set.
@@ -158,13 +159,14 @@ func (p *part[V]) add(hash uint64, v V) {
 	p.live++
 }
 
-// roomFor returns the room for so many values, with some to spare: a power of two, or three quarters of one, which leaves less of it unused.
+// roomFor returns the room for so many values, with some to spare: a power of two, or three quarters of one, which leaves less of a large part
+// unused. A small part has more to spare, or it would be moved again after a few changes.
 func roomFor(values int) int {
 	for room := leastRoom; ; room *= 2 {
 		switch {
-		case values <= room*3/4:
+		case room < smallRoom && values <= room*5/8, room >= smallRoom && values <= room*3/4:
 			return room
-		case values <= room*3/2*3/4:
+		case room >= smallRoom && values <= room*3/2*3/4:
 			return room * 3 / 2
 		}
 	}
