@@ -43,6 +43,9 @@ func together(many int) func(ctx context.Context, e *env, lib library) (metrics,
 			m := all.metrics()
 			m["single"] = one.metrics()["rate"]
 			m["singles"] = m["single"] / m["rate"]
+			for _, wrong := range shouldBeZero {
+				m[wrong] += one.metrics()[wrong]
+			}
 			turns = append(turns, m)
 		}
 		return medians(turns), nil
@@ -195,7 +198,7 @@ func severalScenarios() []*scenario {
 	for _, n := range []int{2, 5, 20} {
 		s := &scenario{
 			id: "S8", point: strconv.Itoa(n), title: fmt.Sprintf("One goroutine, %d keys at once, that nobody else wants", n), fit: func(lib library) bool { return whoLocks(lib) || lib.floor }, floors: []string{floor, publishing, promising},
-			how: "lockgen's MultiLock, and redislock's ObtainMulti; the others lock one key after the other. The floor is two scripts for all keys, of the commands that this layout needs for each: a field and a time to live, and its deletion. " + publishing + ": it publishes each unlock on the channel of the key, too, without which no waiter of Redisson learns of it. " + promising + ": besides, each key has an owner of its own, and the scripts check that all are free, and that no process waits. The cost is in cycles of one key, which the same process makes in turn: the kernel chooses for each process whether it shares a core with the server, which doubles a cycle or not. On five servers: lockgen's RedLock, and redsync with five pools.",
+			how: "lockgen's MultiLock, and redislock's ObtainMulti; the others lock one key after the other. The floor is two scripts for all keys, of the commands that this layout needs for each: a field and a time to live, and its deletion. " + publishing + ": it publishes each unlock on the channel of the key, too, without which no waiter of Redisson learns of it. " + promising + ": besides, each key has an owner of its own, and the scripts check that all are free, and that no process waits. The cost is in cycles of one key, which the same process makes in turn: the kernel chooses for each process whether it shares a core with the server, and where each has a core of its own a cycle takes twice as long. On five servers: lockgen's RedLock, and redsync with five pools.",
 			run: together(n), headline: headline{metric: "singles", format: hundredth, unit: " cycles", lowest: true},
 			columns: []column{{"cycles of one key", "singles", hundredth}, colRate, {"per second, one key", "single", count}, colP50, colP99, colSent, colCalled, colAllocs, colBytes},
 		}

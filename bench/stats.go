@@ -39,7 +39,10 @@ func of(values []float64) spread {
 	return spread{median, values[0], values[len(values)-1]}
 }
 
-// medians returns the median of each metric, but of what must not be at all the sum.
+// shouldBeZero are the metrics of which each is a failure.
+var shouldBeZero = []string{"never", "stuck", "failed"}
+
+// medians returns the median of each metric, and the sum of those that should be 0: a median could hide a failure.
 func medians(all []metrics) metrics {
 	m := metrics{}
 	for name := range all[0] {
@@ -49,7 +52,7 @@ func medians(all []metrics) metrics {
 		}
 		m[name] = of(values).median
 	}
-	for _, name := range []string{"never", "stuck", "failed"} {
+	for _, name := range shouldBeZero {
 		m[name] = 0
 		for _, one := range all {
 			m[name] += one[name]

@@ -180,7 +180,7 @@ func (l *Lease) overdue() error {
 }
 
 // queue is a heap of leases by the moment at which something is due. It has these moments itself: to compare two leases by what they say, the
-// heap would have to read, and to lock, each of them.
+// heap would have to read each of them.
 type queue []guarded
 
 // A guarded is a lease in the queue.
