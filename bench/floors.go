@@ -195,13 +195,18 @@ if not holder then redis.call('hset', KEYS[1], ARGV[1], '1') redis.call('pexpire
 redis.call('rpush', KEYS[2], ARGV[1]) redis.call('publish', holder, 'wanted ' .. KEYS[1]) return 0`),
 			drop: rueidis.NewLuaScript(passOn),
 		}
-		conn, _ := rc.Dedicate()
-		conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: p.hear})
-		if err := conn.Do(context.Background(), conn.B().Subscribe().Channel(p.channel).Build()).Error(); err != nil {
+		if err := listen(rc, p.channel, p.hear); err != nil {
 			return nil, err
 		}
 		return &client{lock: p.lock}, nil
 	}
+}
+
+// listen subscribes to a channel over a connection of its own, and calls hear for each message, on the goroutine that reads them.
+func listen(rc rueidis.Client, channel string, hear func(rueidis.PubSubMessage)) error {
+	conn, _ := rc.Dedicate()
+	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: hear})
+	return conn.Do(context.Background(), conn.B().Subscribe().Channel(channel).Build()).Error()
 }
 
 // A passingClient is a process of such a lock. One that lingers locks one key at a time.

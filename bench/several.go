@@ -40,11 +40,10 @@ func together(many int) func(ctx context.Context, e *env, lib library) (metrics,
 			if err != nil {
 				return nil, err
 			}
-			m := all.metrics()
-			m["single"] = one.metrics()["rate"]
-			m["singles"] = m["single"] / m["rate"]
+			m, single := all.metrics(), one.metrics()
+			m["single"], m["singles"] = single["rate"], single["rate"]/m["rate"]
 			for _, wrong := range shouldBeZero {
-				m[wrong] += one.metrics()[wrong]
+				m[wrong] += single[wrong]
 			}
 			turns = append(turns, m)
 		}

@@ -71,9 +71,7 @@ redis.call('hset', KEYS[1], next, '1') redis.call('pexpire', KEYS[1], ARGV[2]) r
 if ARGV[3] == '0' then return 0 end redis.call('rpush', KEYS[2], ARGV[1]) return 1`),
 	}
 	p.turn <- struct{}{}
-	conn, _ := rc.Dedicate()
-	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) { p.granted <- struct{}{} }})
-	if err := conn.Do(context.Background(), conn.B().Subscribe().Channel(p.args[0]).Build()).Error(); err != nil {
+	if err := listen(rc, p.args[0], func(rueidis.PubSubMessage) { p.granted <- struct{}{} }); err != nil {
 		return nil, err
 	}
 	return p, nil

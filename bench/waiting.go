@@ -45,9 +45,7 @@ func openWaiting(addr string, lease time.Duration) (*client, error) {
 		rc: rc, channel: "lockgen_process:" + rand.Text() + rand.Text()[:10], lease: lease, ms: strconv.FormatInt(lease.Milliseconds(), 10),
 		began: time.Now(), waiters: map[uint64]*waitingOne{}, held: map[uint64]*waitingHeld{},
 	}
-	conn, _ := rc.Dedicate()
-	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: p.hear})
-	if err := conn.Do(context.Background(), conn.B().Subscribe().Channel(p.channel).Build()).Error(); err != nil {
+	if err := listen(rc, p.channel, p.hear); err != nil {
 		return nil, err
 	}
 	go func() {
