@@ -34,7 +34,8 @@ type Hooks struct {
 	// the end.
 	Ended func(ctx context.Context, e EndEvent)
 	// TraceParent returns the W3C trace parent of the span that ctx carries, or an empty string. Client.Snapshot, and the answer to another
-	// process's Client.Fleet, call it with the contexts of the calls that hold and wait.
+	// process's Client.Fleet, call it with the contexts of the calls that hold and wait. The function reads values of ctx, and nothing else of it:
+	// such a call may be about to get its lease.
 	//
 	// With it and AcquireEnd, a call that has waited for a second for a Mutex, a FairMutex, an RWMutex or one of them in a MultiLock learns the
 	// trace parents of the holders: see AcquireEvent.HolderTraces. They are asked for beside the wait, which takes no longer for it. It costs one
