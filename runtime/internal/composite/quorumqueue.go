@@ -161,11 +161,12 @@ func (e *quorumAcquire) pass(parts []*leases.Lease) (successor *compositeLease, 
 		return nil, parts
 	}
 	var passed []*leases.Lease
+	at := monotonic.Now()
 	for _, part := range parts {
 		l := leases.New(part.Core().Client(), part.Core().Kind(), next.ctx)
 		l.Core().Label = next.cfg.Label
 		g, _, ok := policy.MutexGrant(part.Core().Grant)
-		if ok && resource.CanPass(part.Core().Client(), part.Core().Guard(), e.cfg.Terms, e.cfg.Terms, engine.Tokens{}) && g.Succeed(part, l) {
+		if ok && resource.CanPass(part.Core().Client(), at, part.Core().Guard(), e.cfg.Terms, e.cfg.Terms, engine.Tokens{}) && g.Succeed(part, l) {
 			part.Core().End(failure.ErrReleased)
 			passed = append(passed, l)
 		} else {

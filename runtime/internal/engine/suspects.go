@@ -22,14 +22,14 @@ type suspicion[T any] struct {
 	before, after *Waiter[T]
 }
 
-// Begin makes w a suspect in after, once for each wait.
-func (s *Suspects[T]) Begin(w *Waiter[T], after time.Duration) {
+// Begin makes w, which waits since the time at, a suspect when it has waited for so long, once for each wait. That time is a moment ago.
+func (s *Suspects[T]) Begin(w *Waiter[T], at monotonic.Time, after time.Duration) {
 	if !w.suspicion.due.IsZero() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.suspicion = suspicion[T]{due: monotonic.Now().Add(after), before: s.last}
+	w.suspicion = suspicion[T]{due: at.Add(after), before: s.last}
 	if s.last == nil {
 		s.first = w
 	} else {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // One timer suspects each call in its turn, though calls leave from the head, the middle and the end of the list, and others come
@@ -21,8 +23,8 @@ func TestSuspects_EachInItsTurn(t *testing.T) {
 		}
 		begin := func() *Waiter[int] {
 			w := NewWaiter[int]()
-			s.Begin(w, after)
-			s.Begin(w, after) // once is enough
+			s.Begin(w, monotonic.Now(), after)
+			s.Begin(w, monotonic.Now(), after) // once is enough
 			pass(100 * time.Millisecond)
 			return w
 		}
@@ -52,7 +54,7 @@ func TestSuspects_EachInItsTurn(t *testing.T) {
 		require.Nil(t, s.last)
 
 		s.End(all[3])
-		s.Begin(all[3], after) // in another wait
+		s.Begin(all[3], monotonic.Now(), after) // in another wait
 		pass(after)
 		require.Equal(t, 1, suspects(all[3]))
 	})

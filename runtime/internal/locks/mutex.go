@@ -113,7 +113,7 @@ func (m *Mutex) take(ctx context.Context, cfg *leases.Config, err error, waiting
 		return l, err
 	}
 	w := resource.NewWaiter(ctx, l, cfg)
-	w.Patient = m.c.base.Net.Prompt() && cfg.Wait == leases.UntilDone && ctx.Done() == nil
+	w.Patient = cfg.Wait == leases.UntilDone && ctx.Done() == nil
 	defer r.Exit()
 	return m.c.base.Contend(ctx, r, w, cfg, waiting)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
@@ -89,7 +90,7 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 	g := r.Grant
 	passes := func(passed int) bool {
 		g.More().Passed = passed
-		return r.CanPass(g, &resource.Waiter{Terms: g.Terms()})
+		return r.CanPass(g, &resource.Waiter{Terms: g.Terms()}, monotonic.Now())
 	}
 	g.Ticket.OthersWait = true
 	require.True(t, passes(coretest.Cohort-2))

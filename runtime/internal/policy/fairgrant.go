@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
 )
@@ -17,25 +18,26 @@ func (r *Fair) First() *FairTicket { return FairTicketFrom(r.Grant.Ticket) }
 
 // Next has the next of the tickets that follow share g, and returns the waiter of that ticket, if it can have g as it is. Otherwise it
 // returns nil.
-func (r *Fair) Next(g *resource.Grant) *resource.Waiter {
+func (r *Fair) Next(g *resource.Grant) (next *resource.Waiter, at monotonic.Time) {
 	if r.Grant != g || g.Rare().Early != nil {
-		return nil
+		return nil, 0
 	}
 	first := r.First()
 	i := slices.IndexFunc(first.Behind, func(n uint64) bool { return r.Tickets[n] != nil })
 	if i < 0 {
-		return nil
+		return nil, 0
 	}
 	tk := r.Tickets[first.Behind[i]]
 	first.Behind = first.Behind[i:]
-	if len(first.after)+1 >= r.Client.Settings.Cohort || tk.Wait != first.Wait || !resource.CanPass(r.Client.Core(), &g.Guard, g.Terms(), tk.Terms, first.Own.Tokens) {
-		return nil
+	at = monotonic.Now()
+	if len(first.after)+1 >= r.Client.Settings.Cohort || tk.Wait != first.Wait || !resource.CanPass(r.Client.Core(), at, &g.Guard, g.Terms(), tk.Terms, first.Own.Tokens) {
+		return nil, 0
 	}
 	first.Behind, first.after, first.Placed = first.Behind[1:], append(first.after, tk), true
 	tk.End()
 	tk.To(engine.TicketGranted)
 	tk.Own.Grant = g
-	return tk.Own.Waiter
+	return tk.Own.Waiter, at
 }
 
 // finish ends the tickets that had the grant of tk after it. A request of one of them that is under way, or was not answered, could

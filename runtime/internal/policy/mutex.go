@@ -50,9 +50,9 @@ func (r *Mutex) Join(w *resource.Waiter) resource.Entry {
 		return resource.Entered
 	}
 	if g := r.Grant; g != nil && g.State == engine.GrantLingering {
-		if g.CanResume(w.Terms, monotonic.Now()) {
+		if at := monotonic.Now(); g.CanResume(w.Terms, at) {
 			g.Resume(w.For.Lease)
-			r.Give(g, w)
+			r.Give(g, w, at)
 			return resource.ToWait // for the event that is there already
 		}
 		g.EndLinger() // the queue is empty, and the key is about to be free

@@ -37,11 +37,13 @@ func (r *Mutex) Remove(g *resource.Grant, cause error) {
 }
 
 // Next returns the head of the queue, if it can have g as it is, in its turn.
-func (r *Mutex) Next(g *resource.Grant) *resource.Waiter {
-	if w := r.Queue.First; w != nil && r.CanPass(g, w) {
-		return w
+func (r *Mutex) Next(g *resource.Grant) (next *resource.Waiter, at monotonic.Time) {
+	if w := r.Queue.First; w != nil {
+		if at = monotonic.Now(); r.CanPass(g, w, at) {
+			return w, at
+		}
 	}
-	return nil
+	return nil, 0
 }
 
 // Admit has waiters of one owner enter together.
@@ -74,9 +76,9 @@ func (r *Mutex) Deleted(g *resource.Grant) {
 	_, _ = r.Withdrawer().Withdraw([]*engine.Withdrawal{{Number: g.Ticket.Number, Tokens: int(g.Ticket.InLine)}})
 }
 
-// CanPass reports whether w can have the grant as it is, in its turn.
-func (r *Mutex) CanPass(g *resource.Grant, w *resource.Waiter) bool {
-	if !resource.CanPass(r.Client.Core(), &g.Guard, g.Terms(), w.Terms, g.Ticket.Rare().Tokens) {
+// CanPass reports whether w can have the grant as it is, in its turn, at the time at, which is now.
+func (r *Mutex) CanPass(g *resource.Grant, w *resource.Waiter, at monotonic.Time) bool {
+	if !resource.CanPass(r.Client.Core(), at, &g.Guard, g.Terms(), w.Terms, g.Ticket.Rare().Tokens) {
 		return false
 	}
 	if g.Ticket.Java > 0 {
@@ -85,7 +87,7 @@ func (r *Mutex) CanPass(g *resource.Grant, w *resource.Waiter) bool {
 	if r.Client.Settings.Cohort == 1 || g.Ticket.OthersWait || !r.Client.Heard() {
 		return g.Rare().Passed+1 < r.Client.Settings.Cohort
 	}
-	return g.Guard.Age(monotonic.Now()) < g.PassLimit()
+	return g.Guard.Age(at) < g.PassLimit()
 }
 
 // Releasing has the release of a grant ask for the key once more, if another caller waits. It is sent after the answer to a request of

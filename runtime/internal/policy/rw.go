@@ -210,12 +210,13 @@ func (r *RW) Follow(w *resource.Waiter) bool {
 	if rwTicketOf(w).write || w.For.Ticket.Number > 0 || r.write != nil || !r.Client.Granting() {
 		return false
 	}
-	g := r.joinable(w.Terms, w.Limit, monotonic.Now())
+	at := monotonic.Now()
+	g := r.joinable(w.Terms, w.Limit, at)
 	if g == nil {
 		return false
 	}
 	r.Queue.Remove(w)
-	r.Give(g, w)
+	r.Give(g, w, at)
 	return true
 }
 

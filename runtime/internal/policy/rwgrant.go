@@ -46,19 +46,21 @@ func (r *RW) Admit(g *resource.Grant, owner *leases.Owner) {
 	})
 }
 
-func (r *RW) Next(g *resource.Grant) *resource.Waiter {
-	if w := r.Queue.First; r.canPass(g, w) {
-		return w
+func (r *RW) Next(g *resource.Grant) (next *resource.Waiter, at monotonic.Time) {
+	if w := r.Queue.First; w != nil {
+		if at = monotonic.Now(); r.canPass(g, w, at) {
+			return w, at
+		}
 	}
-	return nil
+	return nil, 0
 }
 
-// canPass reports whether w, a writer, can have the grant of another writer as it is: only some times in a row, since waiters of other
+// canPass reports whether w, a writer, can have the grant of another writer as it is, at the time at, which is now: only some times in a row, since waiters of other
 // processes are unknown. A grant under which a reader may still be admitted cannot be passed on, and a writer that wants a fencing token
 // asks Redis for it.
-func (r *RW) canPass(g *resource.Grant, w *resource.Waiter) bool {
-	return w != nil && isWriter(g) && !g.Named && len(r.reads) == 0 && rwTicketOf(w).write && w.For.Ticket.Number == 0 &&
-		g.Rare().Passed+1 < r.Client.Settings.Cohort && resource.CanPass(r.Client.Core(), &g.Guard, g.Terms(), w.Terms, engine.Tokens{})
+func (r *RW) canPass(g *resource.Grant, w *resource.Waiter, at monotonic.Time) bool {
+	return isWriter(g) && !g.Named && len(r.reads) == 0 && rwTicketOf(w).write && w.For.Ticket.Number == 0 &&
+		g.Rare().Passed+1 < r.Client.Settings.Cohort && resource.CanPass(r.Client.Core(), at, &g.Guard, g.Terms(), w.Terms, engine.Tokens{})
 }
 
 func (r *RW) Remove(g *resource.Grant, _ error) {

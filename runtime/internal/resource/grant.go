@@ -160,10 +160,7 @@ func (r *LineCore) Promote(how trace.Action, tk *Ticket, w *Waiter, from time.Ti
 		r.Client.hearFor(r.Key)
 	}
 	r.Client.Watchdog.Start(&g.Guard, from, ttl)
-	if l := r.leaseOf(w); l.Core().Began.IsZero() {
-		l.Core().Began = tk.Since
-	}
-	r.serve(g, w)
+	r.serve(g, w, tk.Since)
 	if old != nil {
 		r.oust(old, g, w)
 	} else {
@@ -187,13 +184,16 @@ func (r *LineCore) oust(old, g *Grant, w *Waiter) {
 	})
 }
 
-// serve makes the lease of w one of g, and those of its owner's other waiters.
-func (r *LineCore) serve(g *Grant, w *Waiter) {
+// serve makes the lease of w one of g from the time at on, and those of its owner's other waiters.
+func (r *LineCore) serve(g *Grant, w *Waiter, at monotonic.Time) {
 	if w.Place.Queued() {
 		r.Queue.Remove(w)
 	}
 	w.Place = engine.PlaceGranted
 	l := r.leaseOf(w)
+	if l.Core().Began.IsZero() {
+		l.Core().Began = at
+	}
 	if w.Terms.Fenced {
 		l.Core().SetToken(g.Ticket.More().Tokens.Take())
 	}
@@ -208,15 +208,15 @@ func (r *LineCore) serve(g *Grant, w *Waiter) {
 	}
 }
 
-// Give gives g to w, whose wait ends.
-func (r *LineCore) Give(g *Grant, w *Waiter) {
-	r.serve(g, w)
+// Give gives g to w, whose wait ends at the time at, which is now.
+func (r *LineCore) Give(g *Grant, w *Waiter, at monotonic.Time) {
+	r.serve(g, w, at)
 	w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
 }
 
 // pass gives g to the next waiter of this process without a request, if there is one that may have it as it is, and reports whether it did.
 func (r *LineCore) pass(g *Grant) bool {
-	w := r.Kind.Next(g)
+	w, at := r.Kind.Next(g)
 	if w == nil {
 		return false
 	}
@@ -227,7 +227,7 @@ func (r *LineCore) pass(g *Grant) bool {
 		g.Idle = false
 		r.Client.Held(1)
 	}
-	r.Give(g, w)
+	r.Give(g, w, at)
 	return true
 }
 

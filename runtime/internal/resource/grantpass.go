@@ -27,14 +27,9 @@ func (g *Grant) PassLimit() time.Duration {
 	return LocalPassLimit
 }
 
-// CanPass reports whether a hold on some terms can be passed on to a waiter that wants others: with enough trust left, and as
-// [engine.Terms.PassesTo] says.
-func CanPass(c *core.Client, guard *watchdog.Lease, held, wanted engine.Terms, left engine.Tokens) bool {
-	return canPassAt(c, monotonic.Now(), guard, held, wanted, left)
-}
-
-// canPassAt is CanPass at the time at, which is now.
-func canPassAt(c *core.Client, at monotonic.Time, guard *watchdog.Lease, held, wanted engine.Terms, left engine.Tokens) bool {
+// CanPass reports whether a hold on some terms can be passed on to a waiter that wants others, at the time at, which is now: with enough
+// trust left, and as [engine.Terms.PassesTo] says.
+func CanPass(c *core.Client, at monotonic.Time, guard *watchdog.Lease, held, wanted engine.Terms, left engine.Tokens) bool {
 	return held.PassesTo(wanted, left) && c.Granting() &&
 		!guard.Extended() && // a holder's extension is not for the next one
 		guard.TrustedAt(at.Add(min(held.TTL, HandOverLease)/3))

@@ -7,6 +7,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -93,8 +94,8 @@ type TicketRules interface {
 type GrantRules interface {
 	// Reenter makes l one more lease of g, if outer still is one. The caller does not hold the lock.
 	Reenter(g *Grant, outer, l *leases.Lease) bool
-	// Next returns the waiter that has g next, as it is, or nil.
-	Next(g *Grant) *Waiter
+	// Next returns the waiter that has g next, as it is, from the time at on; or nil.
+	Next(g *Grant) (next *Waiter, at monotonic.Time)
 	// Admit makes the other waiters of owner, which was given g, holders of g too: otherwise owner would wait for itself.
 	Admit(g *Grant, owner *leases.Owner)
 	// Wanted is called when another process waits for g.
@@ -231,16 +232,16 @@ func (r *LineCore) Displaced(*Ticket)                                  {}
 func (r *LineCore) Soon(_ *Ticket, d time.Duration) time.Duration      { return d }
 func (r *LineCore) Retire(tk *Ticket)                                  { r.withdraw(tk, tk.TTL) }
 
-func (r *LineCore) Reenter(_ *Grant, _, _ *leases.Lease) bool { return false }
-func (r *LineCore) Next(*Grant) *Waiter                       { return nil }
-func (r *LineCore) Admit(*Grant, *leases.Owner)               {}
-func (r *LineCore) Wanted(*Grant)                             {}
-func (r *LineCore) Deleted(*Grant)                            {}
-func (r *LineCore) Queued() int                               { return r.Queue.Length() }
-func (r *LineCore) Shuts()                                    {}
-func (r *LineCore) Releasing(*ReleaseOp)                      {}
-func (r *LineCore) GiveUp(op *ReleaseOp)                      { r.Kind.Retire(op.Ticket) }
-func (r *LineCore) Proceed(*ReleaseOp, Released, error)       { r.Continue(r.Kind) }
+func (r *LineCore) Reenter(_ *Grant, _, _ *leases.Lease) bool    { return false }
+func (r *LineCore) Next(*Grant) (none *Waiter, _ monotonic.Time) { return nil, 0 }
+func (r *LineCore) Admit(*Grant, *leases.Owner)                  {}
+func (r *LineCore) Wanted(*Grant)                                {}
+func (r *LineCore) Deleted(*Grant)                               {}
+func (r *LineCore) Queued() int                                  { return r.Queue.Length() }
+func (r *LineCore) Shuts()                                       {}
+func (r *LineCore) Releasing(*ReleaseOp)                         {}
+func (r *LineCore) GiveUp(op *ReleaseOp)                         { r.Kind.Retire(op.Ticket) }
+func (r *LineCore) Proceed(*ReleaseOp, Released, error)          { r.Continue(r.Kind) }
 
 func (r *LineCore) TicketOf(w *Waiter) *Ticket {
 	if tk := w.For.Ticket; tk != nil && tk.Waiter() == w {

@@ -56,7 +56,7 @@ func (g *Grant) BeginLinger() bool {
 		return false
 	case g.Rare().Passed > 0 && g.Guard.Age(at) >= LocalPassLimit: // Redisson's waiters send no message
 		return false
-	case !canPassAt(c.Core(), at, &g.Guard, g.Terms(), g.Terms(), g.Ticket.Rare().Tokens):
+	case !CanPass(c.Core(), at, &g.Guard, g.Terms(), g.Terms(), g.Ticket.Rare().Tokens):
 		return false
 	}
 	g.State.To(engine.GrantLingering)
@@ -103,7 +103,7 @@ func (l *lingering) stop() {
 
 // CanResume reports whether a call on the terms t can have g, which lingers, at the time at.
 func (g *Grant) CanResume(t engine.Terms, at monotonic.Time) bool {
-	return g.State == engine.GrantLingering && at.Before(g.Linger().Over) && canPassAt(g.Resource().Client.Core(), at, &g.Guard, g.Terms(), t, g.Ticket.Rare().Tokens)
+	return g.State == engine.GrantLingering && at.Before(g.Linger().Over) && CanPass(g.Resource().Client.Core(), at, &g.Guard, g.Terms(), t, g.Ticket.Rare().Tokens)
 }
 
 // Resume ends the lingering of g, which l is about to get.

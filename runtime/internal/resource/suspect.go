@@ -5,14 +5,15 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-// mayWaitForEver makes w a suspect after Options.DeadlockAfter, once for each wait: if nothing bounds that, or if it is under a
-// lease for which others may wait.
-func (c *Client) mayWaitForEver(ctx context.Context, w *Waiter, wait time.Duration) {
+// mayWaitForEver makes w, which waits for others since the time at, a suspect after Options.DeadlockAfter, once for each wait: if nothing
+// bounds that, or if it is under a lease for which others may wait.
+func (c *Client) mayWaitForEver(ctx context.Context, w *Waiter, wait time.Duration, at monotonic.Time) {
 	if after := c.Settings.DeadlockAfter; after > 0 && (!bound(ctx, wait) || leases.Innermost(ctx) != nil) {
-		c.suspects.Begin(w, after)
+		c.suspects.Begin(w, at, after)
 	}
 }
 

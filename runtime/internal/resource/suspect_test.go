@@ -11,6 +11,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // A call is suspected after Settings.DeadlockAfter if nothing bounds its wait.
@@ -27,15 +28,15 @@ func TestMayWaitForEver(t *testing.T) {
 			<-time.After(time.Minute)
 			synctest.Wait()
 		}
-		c.mayWaitForEver(bounded, w, leases.UntilDone)
-		c.mayWaitForEver(context.Background(), w, time.Minute)
+		c.mayWaitForEver(bounded, w, leases.UntilDone, monotonic.Now())
+		c.mayWaitForEver(context.Background(), w, time.Minute, monotonic.Now())
 		c.Settings.DeadlockAfter = -1
-		c.mayWaitForEver(context.Background(), w, leases.UntilDone)
+		c.mayWaitForEver(context.Background(), w, leases.UntilDone, monotonic.Now())
 		pass()
 		_, ok := w.NextEvent()
 		require.False(t, ok)
 		c.Settings.DeadlockAfter = after
-		c.mayWaitForEver(context.Background(), w, leases.UntilDone)
+		c.mayWaitForEver(context.Background(), w, leases.UntilDone, monotonic.Now())
 		pass()
 		ev, ok := w.NextEvent()
 		require.True(t, ok)

@@ -28,7 +28,6 @@ type wait struct {
 	w       *Waiter
 	length  time.Duration // of the wait, as [leases.Config] has it
 	polling bool          // the waiter does not listen
-	start   monotonic.Time
 
 	asking   bool // the answer to ask is on its way
 	leading  bool // it is the turn of this waiter to ask
@@ -56,7 +55,7 @@ type wait struct {
 //
 //go:noinline
 func (s *wait) begin(entry Entry, asked bool, waiting func()) bool {
-	s.start, s.closing = monotonic.Now(), s.c.Closing
+	s.closing = s.c.Closing
 	if s.length > 0 {
 		s.timers[0] = time.NewTimer(s.length)
 		s.deadline = s.timers[0].C
@@ -69,7 +68,7 @@ func (s *wait) begin(entry Entry, asked bool, waiting func()) bool {
 		return true
 	}
 	if entry == ToWait && !s.w.Once() && s.w.Events.Empty() {
-		s.waits(waiting)
+		s.waits(waiting, s.w.Call.Since)
 		s.hear() // other processes may join the contest
 	}
 	return false
@@ -170,9 +169,9 @@ func (s *wait) listen() {
 	})
 }
 
-// waits records that the call waits for others, and reports it, once, by waiting if that is not nil.
-func (s *wait) waits(waiting func()) {
-	s.c.mayWaitForEver(s.ctx, s.w, s.length)
+// waits records that the call waits for others since the time at, and reports it, once, by waiting if that is not nil.
+func (s *wait) waits(waiting func(), at monotonic.Time) {
+	s.c.mayWaitForEver(s.ctx, s.w, s.length, at)
 	if waiting != nil && !s.reported {
 		waiting()
 		s.reported = true
@@ -201,7 +200,7 @@ func (s *wait) after() string {
 	if s.w.Once() {
 		return ""
 	}
-	return " after " + monotonic.Since(s.start).Round(time.Millisecond).String()
+	return " after " + monotonic.Since(s.w.Call.Since).Round(time.Millisecond).String()
 }
 
 // conclude returns the result of a wait that is over, or nil as long as it is unknown.
@@ -264,7 +263,7 @@ func (s *wait) handle(cfg *leases.Config, waiting func()) (over bool, err error)
 		s.closing = s.c.Closing
 		s.recheck = ev.Recheck && (s.recheck || !s.reasoned)
 		if s.reasoned = true; !s.leading && !s.w.Once() {
-			s.waits(waiting)
+			s.waits(waiting, monotonic.Now())
 			s.hear()
 		}
 	case engine.Given:
@@ -282,7 +281,7 @@ func (s *wait) handle(cfg *leases.Config, waiting func()) (over bool, err error)
 		if s.w.Once() {
 			return true, failure.ErrNotAcquired
 		}
-		s.waits(waiting)
+		s.waits(waiting, s.saidNo)
 		s.hear()
 	case engine.Failed:
 		err = s.failed(ev, cfg)
@@ -322,7 +321,7 @@ func (s *wait) refused(ev engine.Event, cfg *leases.Config, waiting func()) erro
 	if s.over {
 		return nil
 	}
-	s.waits(waiting)
+	s.waits(waiting, s.saidNo)
 	if s.refusals++; s.polling {
 		if s.refusals == cfg.Backoff.Limit() {
 			return fmt.Errorf("%w in %d attempts", failure.ErrNotAcquired, s.refusals)
