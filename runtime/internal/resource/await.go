@@ -84,7 +84,7 @@ func (c *Client) awaitFrom(ctx context.Context, q Contest, w *Waiter, cfg *lease
 	var s wait
 	s.c, s.ctx, s.q, s.w, s.length, s.polling = c, ctx, q, w, cfg.Wait, cfg.Polling
 	defer s.end()
-	if s.begin(entry, asked, waiting) {
+	if s.begin(entry, asked, cfg, waiting) {
 		return nil
 	}
 	for {
@@ -92,6 +92,13 @@ func (c *Client) awaitFrom(ctx context.Context, q Contest, w *Waiter, cfg *lease
 			if over, err := s.ready(); over {
 				return err
 			}
+		}
+		if s.bell { // to wait for one channel costs a third of waiting for several
+			<-w.Events.Bell
+			if over, err := s.handle(cfg, waiting); over {
+				return err
+			}
+			continue
 		}
 		select {
 		case <-w.Events.Bell:

@@ -35,6 +35,7 @@ type wait struct {
 	recheck  bool // the reason is that nothing was heard for long
 	over     bool // the wait is over, and the last answer is awaited
 	reported bool // it is reported that the call waits for others
+	bell     bool // only an event can end the wait, or have the waiter do something
 	resent   int  // requests sent again at once, since an earlier one may have taken effect
 	refusals int
 	saidNo   monotonic.Time // when Redis last refused
@@ -54,7 +55,7 @@ type wait struct {
 // begin starts the wait of a waiter that has joined the contest, and reports whether it has what it wants.
 //
 //go:noinline
-func (s *wait) begin(entry Entry, asked bool, waiting func()) bool {
+func (s *wait) begin(entry Entry, asked bool, cfg *leases.Config, waiting func()) bool {
 	s.closing = s.c.Closing
 	if s.length > 0 {
 		s.timers[0] = time.NewTimer(s.length)
@@ -70,8 +71,18 @@ func (s *wait) begin(entry Entry, asked bool, waiting func()) bool {
 	if entry == ToWait && !s.w.Once() && s.w.Events.Empty() {
 		s.waits(waiting, s.w.Call.Since)
 		s.hear() // other processes may join the contest
+		s.rest(cfg)
 	}
 	return false
+}
+
+// rest has the next event continue the wait, the end of the client, too, which such a contest has as an event, see [user.Refuse]: all calls
+// share the channel of that end.
+func (s *wait) rest(cfg *leases.Config) {
+	if _, ok := s.q.(queueing); ok && s.c.Refusal() == nil {
+		s.closing = nil
+		s.bell = s.deadline == nil && cfg.Yields == nil && s.ctx.Done() == nil
+	}
 }
 
 // end frees what the wait had.
@@ -251,6 +262,7 @@ func (s *wait) conclude() error {
 //
 //go:noinline
 func (s *wait) handle(cfg *leases.Config, waiting func()) (over bool, err error) {
+	s.bell = false
 	ev, ok := s.w.NextEvent()
 	if !ok {
 		return false, nil
