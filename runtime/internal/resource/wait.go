@@ -71,18 +71,17 @@ func (s *wait) begin(entry Entry, asked bool, cfg *leases.Config, waiting func()
 	if entry == ToWait && !s.w.Once() && s.w.Events.Empty() {
 		s.waits(waiting, s.w.Call.Since)
 		s.hear() // other processes may join the contest
-		s.rest(cfg)
+		if _, ok := s.q.(queueing); ok && s.c.Refusal() == nil {
+			s.rests(cfg) // such a waiter gets the end of the client as an event, see [user.Refuse]
+		}
 	}
 	return false
 }
 
-// rest has the next event continue the wait, the end of the client, too, which such a contest has as an event, see [user.Refuse]: all calls
-// share the channel of that end.
-func (s *wait) rest(cfg *leases.Config) {
-	if _, ok := s.q.(queueing); ok && s.c.Refusal() == nil {
-		s.closing = nil
-		s.bell = s.deadline == nil && cfg.Yields == nil && s.ctx.Done() == nil
-	}
+// rests records that the end of the client, whose channel all calls share, comes as an event.
+func (s *wait) rests(cfg *leases.Config) {
+	s.closing = nil
+	s.bell = s.deadline == nil && s.limit == nil && s.answered == nil && cfg.Yields == nil && s.ctx.Done() == nil
 }
 
 // end frees what the wait had.
@@ -356,7 +355,7 @@ func (s *wait) refused(ev engine.Event, cfg *leases.Config, waiting func()) erro
 	if _, ok := s.q.(queueing); ok && !ev.Behind && !s.c.Net.TracksChanges() { // it is in a wait queue there
 		longest = engine.LookAgainBlind
 	}
-	s.closing = nil
+	s.rests(cfg)
 	return s.c.park(s.q, s.w, engine.NextLook(longest, ev.TTL, heard && (!ev.Foreign || s.listener.Live())))
 }
 
