@@ -82,7 +82,7 @@ func (c *Client) Await(ctx context.Context, q Contest, w *Waiter, cfg *leases.Co
 // methods of the state, which are not inlined: only while one of them runs the stack has what it needs.
 func (c *Client) awaitFrom(ctx context.Context, q Contest, w *Waiter, cfg *leases.Config, waiting func(), entry Entry, asked bool) error {
 	var s wait
-	s.c, s.ctx, s.q, s.w, s.length, s.polling = c, ctx, q, w, cfg.Wait, cfg.Polling
+	s.c, s.ctx, s.done, s.q, s.w, s.length, s.polling = c, ctx, ctx.Done(), q, w, cfg.Wait, cfg.Polling
 	defer s.end()
 	if s.begin(entry, asked, cfg, waiting) {
 		return nil
@@ -105,7 +105,7 @@ func (c *Client) awaitFrom(ctx context.Context, q Contest, w *Waiter, cfg *lease
 			if over, err := s.handle(cfg, waiting); over {
 				return err
 			}
-		case <-ctx.Done():
+		case <-s.done:
 			return s.endedByContext()
 		case <-s.deadline:
 			s.over, s.deadline = true, nil

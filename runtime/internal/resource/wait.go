@@ -24,6 +24,7 @@ const patience = 30 * time.Second
 type wait struct {
 	c       *Client
 	ctx     context.Context
+	done    <-chan struct{} // of ctx
 	q       Contest
 	w       *Waiter
 	length  time.Duration // of the wait, as [leases.Config] has it
@@ -81,7 +82,7 @@ func (s *wait) begin(entry Entry, asked bool, cfg *leases.Config, waiting func()
 // rests records that the end of the client, whose channel all calls share, comes as an event.
 func (s *wait) rests(cfg *leases.Config) {
 	s.closing = nil
-	s.bell = s.deadline == nil && s.limit == nil && s.answered == nil && cfg.Yields == nil && s.ctx.Done() == nil
+	s.bell = s.deadline == nil && s.limit == nil && s.answered == nil && cfg.Yields == nil && s.done == nil
 }
 
 // end frees what the wait had.
