@@ -31,6 +31,8 @@ var floors = []library{
 	{name: cancellable, plain: true, bare: true, open: openCancellable},
 	{name: gathering, plain: true, bare: true, open: openGathering},
 	{name: promising, plain: true, bare: true, open: openPromising},
+	{name: inFull, plain: true, bare: true, open: openInFull},
+	{name: straight, plain: true, bare: true, open: openStraight},
 	{name: publishing, plain: true, bare: true, open: openPublishing},
 	{name: announcing, plain: true, bare: true, open: openAnnouncing},
 	{name: undisturbed, plain: true, bare: true, open: openUndisturbed},

@@ -27,6 +27,14 @@ const mostPromised = 128
 // knows what it holds and since when, so that it could renew that. A caller that is alone sends on its own goroutine. Callers share scripts:
 // one more is sent beside at most three others when a quarter of all callers wait.
 func openPromising(addr string, lease time.Duration) (*client, error) {
+	p, err := newPromising(addr, lease)
+	if err != nil {
+		return nil, err
+	}
+	return &client{lock: p.lock, lockAll: p.lockAll}, nil
+}
+
+func newPromising(addr string, lease time.Duration) (*promisingClient, error) {
 	rc, err := rueidisClient(addr)
 	if err != nil {
 		return nil, err
@@ -34,12 +42,14 @@ func openPromising(addr string, lease time.Duration) (*client, error) {
 	p := &promisingClient{id: rand.Text() + rand.Text()[:10] + ":", holds: map[string]*promisedHeld{}}
 	p.take = &promisingQueue{p: p, rc: rc, script: promisedTake, first: strconv.FormatInt(lease.Milliseconds(), 10)}
 	p.drop = &promisingQueue{p: p, rc: rc, script: promisedDrop, first: "0", drops: true}
-	return &client{lock: p.lock, lockAll: p.lockAll}, nil
+	return p, nil
 }
 
 // A promisingClient is a process of such a lock.
 type promisingClient struct {
-	id         string // of the process, with which its owners begin
+	id         string        // of the process, with which its owners begin
+	straight   bool          // callers share no scripts
+	interrupts time.Duration // after this time a script without an answer is interrupted; 0 for never
 	take, drop *promisingQueue
 
 	mu      sync.Mutex
@@ -63,8 +73,15 @@ func (p *promisingClient) lock(key string) (held, error) {
 func (p *promisingClient) promise(key string) *promisedHeld {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	h := &promisedHeld{p: p, key: key}
+	p.name(h)
+	return h
+}
+
+// name gives h an owner of its own. The caller holds p.mu.
+func (p *promisingClient) name(h *promisedHeld) {
 	p.owners++
-	return &promisedHeld{p: p, key: key, owner: p.id + strconv.FormatUint(p.owners, 10)}
+	h.owner = p.id + strconv.FormatUint(p.owners, 10)
 }
 
 // note notes what was granted no earlier than at sent.
@@ -84,7 +101,7 @@ func (p *promisingClient) lockAll(keys []string) (held, error) {
 		all[i] = p.promise(key)
 	}
 	sent := time.Now()
-	if err := p.take.exec(all); err != nil {
+	if err := p.take.exec(context.Background(), all); err != nil {
 		return nil, err
 	}
 	p.note(sent, all...)
@@ -101,7 +118,7 @@ func (all *promisedAll) unlock() error {
 		delete(p.holds, h.owner)
 	}
 	p.mu.Unlock()
-	return p.drop.exec(*all)
+	return p.drop.exec(context.Background(), *all)
 }
 
 func (all *promisedAll) trusted() bool { return true }
@@ -140,12 +157,15 @@ type promisingQueue struct {
 // run has the script run for h.
 func (q *promisingQueue) run(h *promisedHeld) error {
 	p := q.p
+	if p.straight {
+		return q.runStraight(h)
+	}
 	p.mu.Lock()
 	p.callers++
 	if p.callers == 1 && q.sending == 0 {
 		q.sending++
 		p.mu.Unlock()
-		err := q.exec([]*promisedHeld{h})
+		err := q.execInTime([]*promisedHeld{h})
 		p.mu.Lock()
 		p.callers--
 		if len(q.queue) > 0 {
@@ -178,7 +198,7 @@ func (q *promisingQueue) send() {
 		batch := append(make([]*promisedHeld, 0, n), q.queue[:n]...)
 		q.queue = append(q.queue[:0], q.queue[n:]...)
 		q.p.mu.Unlock()
-		err := q.exec(batch)
+		err := q.execInTime(batch)
 		q.p.mu.Lock()
 		q.p.callers -= n
 		q.p.mu.Unlock()
@@ -188,8 +208,19 @@ func (q *promisingQueue) send() {
 	}
 }
 
+// execInTime sends the script for a batch, which can be interrupted if the client wants that.
+func (q *promisingQueue) execInTime(batch []*promisedHeld) error {
+	ctx := context.Background()
+	if after := q.p.interrupts; after > 0 {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, after)
+		defer cancel()
+	}
+	return q.exec(ctx, batch)
+}
+
 // exec sends the script for a batch.
-func (q *promisingQueue) exec(batch []*promisedHeld) error {
+func (q *promisingQueue) exec(ctx context.Context, batch []*promisedHeld) error {
 	keys, args := make([]string, 0, 3*len(batch)), make([]string, 1, 1+len(batch))
 	args[0] = q.first
 	for _, h := range batch {
@@ -203,5 +234,5 @@ func (q *promisingQueue) exec(batch []*promisedHeld) error {
 			keys = append(keys, channelOf(h.key))
 		}
 	}
-	return q.script.Exec(context.Background(), q.rc, keys, args).Error()
+	return q.script.Exec(ctx, q.rc, keys, args).Error()
 }

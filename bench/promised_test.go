@@ -4,16 +4,26 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestPromised shows that each lock of the experiment has an owner of its own and a lease, that it is not taken twice, and that the key is
-// free after the unlock: for one caller, and for many callers that share scripts.
+// TestPromised shows that each lock of the experiments has an owner of its own and a lease, that it is not taken twice, and that the key is
+// free after the unlock: for one caller, and for many callers.
 func TestPromised(t *testing.T) {
 	t.Parallel()
+	for name, open := range map[string]func(addr string, lease time.Duration) (*client, error){promising: openPromising, straight: openStraight, inFull: openInFull} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testPromised(t, open)
+		})
+	}
+}
+
+func testPromised(t *testing.T, open func(addr string, lease time.Duration) (*client, error)) {
 	s := startServer(t)
-	c, err := openPromising(s.addr, kLease)
+	c, err := open(s.addr, kLease)
 	require.NoError(t, err)
 	do := s.rc.Do
 	for _, n := range []int{1, 300} {
@@ -42,7 +52,9 @@ func TestPromised(t *testing.T) {
 			require.Positive(t, left)
 		}
 		require.Len(t, owners, n)
-		_, err := c.lock(key(0))
+		other, err := open(s.addr, kLease) // a goroutine of the same process may wait
+		require.NoError(t, err)
+		_, err = other.lock(key(0))
 		require.ErrorContains(t, err, "not free")
 		all(func(i int) error { return holds[i].unlock() })
 		for i := range n {
@@ -52,6 +64,9 @@ func TestPromised(t *testing.T) {
 		}
 	}
 
+	if c.lockAll == nil {
+		return
+	}
 	keys := []string{"promised:a", "promised:b"}
 	h, err := c.lockAll(keys)
 	require.NoError(t, err)

@@ -34,6 +34,8 @@ const howFloors = " " + gathering + ": requests that come while a script is unde
 
 const howPromised = " " + promising + ": the scripts check what a lock of this layout has to check, and publish each unlock as Redisson's waiters need it; each hold has an owner of its own and is noted; a caller that is alone sends on its own goroutine, others share scripts, of which at most four are under way."
 
+const howInFull = " " + straight + ": as " + promising + ", but callers share no scripts, and each call has a context that can end. " + inFull + ": " + promising + " with what a lock needs since somebody else may want the key at any moment: a line of goroutines for each key, a place in the queue of renewals, a context that a lost lease would end, trust that ends with the time, and an unlock that ends in time."
+
 const howHeld = "One process takes {held} locks with a lease of 10 s, then looks on for {rest}. Memory and goroutines are for each lock, half a second after the last one was taken. redislock and redsync do not renew, so theirs expire, which they do not notice; they are looked at for 3 s at most and not compared. " + holdingFloor + ": a lock that is held and renewed, with its place in two maps and in the queue of renewals, and nothing else."
 
 var heldColumns = []column{{"heap", "heap", count}, {"stack", "stack", count}, {"goroutines", "goroutines", hundredth}, {"commands/s", "commands", tenth},
@@ -58,7 +60,7 @@ func allScenarios() []*scenario {
 			least = 1
 		}
 		all = append(all, &scenario{
-			id: "S2", point: strconv.Itoa(g), title: fmt.Sprintf("%d goroutines, keys that nobody else wants", g), how: howAlone + howFloors, fit: anybody, floors: []string{gathering, cancellable, promising},
+			id: "S2", point: strconv.Itoa(g), title: fmt.Sprintf("%d goroutines, keys that nobody else wants", g), how: howAlone + howFloors + howInFull, fit: anybody, floors: []string{gathering, cancellable, promising, straight, inFull},
 			run: cycles(party{goroutines: g}), columns: aloneColumns, headline: headline{metric: "rate", format: count, unit: "/s"},
 			goals: []goal{
 				{"at least " + tenth(least) + " of the floor's cycles", ofFloor("rate"), least, true, hundredth},
