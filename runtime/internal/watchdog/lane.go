@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"container/heap"
 	"errors"
 	"slices"
 	"time"
@@ -60,33 +59,34 @@ func (w *Watchdog) pass() {
 	var lost []loss
 
 	w.mu.Lock()
-	for some := false; len(w.queue) > 0; {
-		l := w.queue[0].lease
+	var slack time.Duration // 0 until a renewal is due: from then on those that are nearly due join its batch
+	serve := func(l *Lease) {
 		if !now.Before(l.trusted()) {
-			heap.Pop(&w.queue)
+			w.queue.remove(l)
 			lost = append(lost, loss{l, l.overdue()})
-			continue
+			return
 		}
-		// Once a lease is due, those that are nearly due join its batch.
-		slack := time.Duration(0)
-		if some && l.stage == stageIdle {
-			slack = l.TTL / 24
+		soon := now
+		if slack > 0 && l.stage == stageIdle {
+			soon = now.Add(l.TTL / 24)
 		}
 		// next and not due: trust that is about to end is no reason to renew, and would stay one.
-		renew := l.renews() && !l.next.After(now.Add(slack))
+		renew := l.renews() && !l.next.After(soon)
 		look := !l.look.IsZero() && !l.look.After(now)
 		if renew || look {
 			w.lane(l, now).add(l, now, renew, look)
 		}
-		if !renew && !look {
-			break
+		if renew {
+			slack = max(slack, l.TTL/24)
 		}
-		some = true
-		w.queue.fix(l)
+	}
+	w.queue.serve(now, serve)
+	if slack > 0 {
+		w.queue.serve(now.Add(slack), serve)
 	}
 	next := now.Add(time.Hour)
-	if len(w.queue) > 0 {
-		next = w.queue[0].due
+	if w.queue.size > 0 {
+		next = w.queue.first()
 	}
 	if !w.armed.After(now) || next.Before(w.armed) { // otherwise it is armed for a lease that has come, and may have gone since
 		w.armed = next

@@ -46,34 +46,34 @@ func TestWatchdog_AShortGrantIsRetriedInTime(t *testing.T) {
 	}
 }
 
-// The due time of a lease, and so its place in the heap, does not change while others use the heap: else a lease that
-// is due soon would stay behind one that is not, neither renewed nor ended.
-func TestWatchdog_ExtendLeavesTheHeapInOrder(t *testing.T) {
+// Nothing is due for a lease before the time that the queue knows of its bucket, also when others change leases at the same time: else a lease
+// that is due would be neither renewed nor ended.
+func TestWatchdog_ExtendLeavesTheQueueInOrder(t *testing.T) {
 	w := New(said(func(leases []*Lease, _ []time.Duration) ([]bool, error) { return make([]bool, len(leases)), nil }), atMost(10), nil)
-	w.looping.Do(func() {}) // no loop: only the order of the heap matters
+	w.looping.Do(func() {}) // no loop: only the order of the queue matters
 	now := monotonic.Now()
 	first, _ := lease("due first", 90*time.Millisecond, false)
-	child, _ := lease("a child", 30*time.Second, true)
-	other, _ := lease("the other child, due soon", 300*time.Millisecond, true)
-	for _, l := range []*Lease{first, child, other} {
+	changed, _ := lease("changed", 30*time.Second, true)
+	other, _ := lease("due soon", 300*time.Millisecond, true)
+	for _, l := range []*Lease{first, changed, other} {
 		w.Start(l, now.Std(), l.TTL)
 	}
-	w.mu.Lock() // another goroutine has changed child, and is about to put it in its place
+	require.Equal(t, first.due(), w.queue.first())
+	w.mu.Lock() // another goroutine changes a lease
 	var extended sync.WaitGroup
 	extended.Go(func() { w.Extend(first, now.Std(), time.Hour) })
 	for range 10_000 {
 		runtime.Gosched()
 	}
-	w.queue.fix(child)
+	changed.next = now.Add(-time.Second)
+	w.queue.fix(changed)
+	require.Equal(t, changed.next, w.queue.first())
+	changed.next = now.Add(time.Minute)
+	w.queue.fix(changed)
 	w.mu.Unlock()
 	extended.Wait()
-	for i, g := range w.queue {
-		require.Equal(t, g.lease.due(), g.due, g.lease.Key())
-		if parent := w.queue[max(i-1, 0)/2]; i > 0 {
-			require.False(t, g.due.Before(parent.due), "%s is behind %s", g.lease.Key(), parent.lease.Key())
-		}
-	}
-	require.Equal(t, other.Key(), w.queue[0].lease.Key())
+	w.queue.serve(w.queue.first(), func(*Lease) {})
+	require.Equal(t, other.due(), w.queue.first())
 }
 
 // An extended lease is renewed as often as any other: else nobody would notice for long that it is gone.

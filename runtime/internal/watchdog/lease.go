@@ -1,7 +1,6 @@
 package watchdog
 
 import (
-	"container/heap"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +32,7 @@ type Lease struct {
 	// Guarded by Watchdog.mu; what is atomic is read without it, too:
 	stage stage                 // of its renewal
 	anew  bool                  // the answer to the renewal under way may describe an older state
-	index int32                 // in the heap, or -1
+	index int32                 // in the queue, or -1
 	until atomic.Int64          // when the trust in it ends, a monotonic.Time
 	ends  atomic.Int64          // when the key may end, if it is not renewed, a monotonic.Time
 	sent  monotonic.Time        // when the last confirmed request was sent
@@ -177,51 +176,4 @@ func (l *Lease) overdue() error {
 		return ErrTooLong
 	}
 	return &UnconfirmedError{For: l.trusted().Sub(l.sent), Last: l.rare().failing}
-}
-
-// queue is a heap of leases by the moment at which something is due. It has these moments itself: to compare two leases by what they say, the
-// heap would have to read each of them.
-type queue []guarded
-
-// A guarded is a lease in the queue.
-type guarded struct {
-	due   monotonic.Time // when something is due, as the lease said when it was put in its place: each change of a lease is followed by fix, under Watchdog.mu
-	lease *Lease
-}
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].lease.index, q[j].lease.index = int32(i), int32(j)
-}
-
-func (q *queue) Push(x any) {
-	l := x.(*Lease)
-	l.index = int32(len(*q))
-	*q = append(*q, guarded{l.due(), l})
-}
-
-func (q *queue) Pop() any {
-	old := *q
-	l := old[len(old)-1].lease
-	old[len(old)-1] = guarded{}
-	*q = old[:len(old)-1]
-	l.index = -1
-	return l
-}
-
-// fix puts l, which has changed, in its place.
-func (q *queue) fix(l *Lease) {
-	(*q)[l.index].due = l.due()
-	heap.Fix(q, int(l.index))
-}
-
-// fixAll is fix for all leases.
-func (q *queue) fixAll() {
-	for i := range *q {
-		(*q)[i].due = (*q)[i].lease.due()
-	}
-	heap.Init(q)
 }

@@ -144,8 +144,8 @@ func TestWatchdog_LooksOfABurstShareARequest(t *testing.T) {
 		w.mu.Lock() // the loop is blocked until all were notified
 		for _, l := range all {
 			l.look = monotonic.Now()
+			w.queue.fix(l)
 		}
-		w.queue.fixAll()
 		w.mu.Unlock()
 		w.Look(all[0])
 		require.Len(t, r.take(), 64)

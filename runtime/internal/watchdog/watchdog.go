@@ -21,7 +21,6 @@
 package watchdog
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 	"sync"
@@ -142,7 +141,7 @@ func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 		return
 	}
 	w.looping.Do(func() { w.requests.Go(w.loop) })
-	heap.Push(&w.queue, l)
+	w.queue.add(l)
 	w.wake(l)
 }
 
@@ -225,14 +224,12 @@ func (w *Watchdog) RecheckOf(some func(key string) bool) {
 	defer w.mu.Unlock()
 	now := monotonic.Now()
 	w.recheck = now
-	for _, g := range w.queue {
-		if some(g.lease.Key()) {
-			g.lease.again(now)
+	for l := range w.queue.all() {
+		if some(l.Key()) {
+			l.again(now)
+			w.queue.fix(l)
+			w.wake(l)
 		}
-	}
-	w.queue.fixAll()
-	if len(w.queue) > 0 {
-		w.wake(w.queue[0].lease)
 	}
 }
 
@@ -240,8 +237,8 @@ func (w *Watchdog) RecheckOf(some func(key string) bool) {
 func (w *Watchdog) Each(f func(key string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, g := range w.queue {
-		f(g.lease.Key())
+	for l := range w.queue.all() {
+		f(l.Key())
 	}
 }
 
@@ -249,15 +246,15 @@ func (w *Watchdog) Each(f func(key string)) {
 func (w *Watchdog) Leases(most int) (some []*Lease, rest int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := len(w.queue)
+	n := w.queue.size
 	if most > 0 {
 		n = min(n, most)
 	}
 	some = make([]*Lease, n)
-	for i, g := range w.queue[:n] {
-		some[i] = g.lease
+	for i := range some {
+		some[i] = w.queue.at(i)
 	}
-	return some, len(w.queue) - n
+	return some, w.queue.size - n
 }
 
 // again makes a request about l due now, also during a request: the answer to that may be older. The caller holds Watchdog.mu.
@@ -303,10 +300,10 @@ func (w *Watchdog) Close() {
 	if !w.closed {
 		w.closed = true
 		close(w.closing)
-		for _, g := range w.queue {
-			g.lease.index = -1
+		for l := range w.queue.all() {
+			l.index = -1
 		}
-		w.queue = nil
+		w.queue = queue{}
 		for _, ln := range w.lanes {
 			ln.queue = nil
 		}
@@ -319,14 +316,14 @@ func (w *Watchdog) remove(l *Lease) bool {
 	if l.index < 0 {
 		return false
 	}
-	heap.Remove(&w.queue, int(l.index))
+	w.queue.remove(l)
 	return true
 }
 
-// wake makes the loop look again if l, which is in its place in the queue, is due before it would. Usually it is not: locks that come and go leave the loop
+// wake makes the loop look again if l, which is in the queue, is due before it would. Usually it is not: locks that come and go leave the loop
 // asleep, since it stays armed for the first of them after that has gone.
 func (w *Watchdog) wake(l *Lease) {
-	due := w.queue[l.index].due
+	due := l.due()
 	if !due.Before(w.armed) {
 		return
 	}
