@@ -61,33 +61,42 @@ func (t *Table[K, V]) Get(k K) (v V, ok bool) {
 
 // Put adds v, in place of a value with the same key.
 func (t *Table[K, V]) Put(v V) {
-	if t.parts == nil {
-		t.parts = make([]part[V], tableParts)
-	}
-	k := t.key(v)
-	p, hash := t.of(k)
-	if at := t.find(p, hash, k); at >= 0 {
-		p.values[at] = v
-		return
-	}
-	if p.used+1 > len(p.tags)*7/8 {
-		t.move(p)
-	}
-	p.add(hash, v)
-	t.size++
+	at := t.place(t.key(v), func() V { return v })
+	*at = v
 }
 
-// Remove removes the value with a key, if there is one.
-func (t *Table[K, V]) Remove(k K) {
-	if t.size == 0 {
-		return
+// GetOrPut returns the value with a key. If there is none, it adds the one that create makes.
+func (t *Table[K, V]) GetOrPut(k K, create func() V) V { return *t.place(k, create) }
+
+// place returns where the value with a key is. If there is none, it adds the one that create makes.
+func (t *Table[K, V]) place(k K, create func() V) *V {
+	if t.parts == nil {
+		t.parts = make([]part[V], tableParts)
 	}
 	p, hash := t.of(k)
 	at := t.find(p, hash, k)
 	if at < 0 {
-		return
+		if p.used+1 > len(p.tags)*7/8 {
+			t.move(p)
+		}
+		at = p.add(hash, create())
+		t.size++
+	}
+	return &p.values[at]
+}
+
+// Remove removes the value with a key, and returns it, if there is one.
+func (t *Table[K, V]) Remove(k K) (v V, ok bool) {
+	if t.size == 0 {
+		return v, false
+	}
+	p, hash := t.of(k)
+	at := t.find(p, hash, k)
+	if at < 0 {
+		return v, false
 	}
 	var none V
+	v = p.values[at]
 	p.values[at], p.tags[at] = none, removed
 	if p.tags[p.next(at)] == neverUsed { // no search goes on behind it
 		p.tags[at] = neverUsed
@@ -97,6 +106,7 @@ func (t *Table[K, V]) Remove(k K) {
 	if p.live--; p.live == 0 && len(p.tags) > leastRoom {
 		*p = part[V]{}
 	}
+	return v, true
 }
 
 // All returns the values, in no order. The table does not change meanwhile.
@@ -146,8 +156,8 @@ func (p *part[V]) next(at int) int {
 	return 0
 }
 
-// add adds v, which p does not have, and has room for.
-func (p *part[V]) add(hash uint64, v V) {
+// add adds v, which p does not have, and has room for, and returns its place.
+func (p *part[V]) add(hash uint64, v V) int {
 	at, tag := p.first(hash)
 	for p.tags[at] >= tagged {
 		at = p.next(at)
@@ -157,6 +167,7 @@ func (p *part[V]) add(hash uint64, v V) {
 	}
 	p.tags[at], p.values[at] = tag, v
 	p.live++
+	return at
 }
 
 // roomFor returns the room for so many values, with some to spare: a power of two, or three quarters of one, which leaves less of a large part

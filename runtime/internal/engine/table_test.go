@@ -33,10 +33,20 @@ func TestTable(t *testing.T) {
 				switch {
 				case rand.IntN(10) < likely:
 					v := &keyed{key, i}
-					table.Put(v)
-					model[key] = v
+					if rand.IntN(2) == 0 {
+						table.Put(v)
+						model[key] = v
+						continue
+					}
+					if model[key] == nil {
+						model[key] = v
+					}
+					require.Same(t, model[key], table.GetOrPut(key, func() *keyed { return v }))
 				default:
-					table.Remove(key)
+					v, ok := table.Remove(key)
+					if v != model[key] || ok != (v != nil) {
+						require.Same(t, model[key], v)
+					}
 					delete(model, key)
 				}
 				key = rand.IntN(keys)

@@ -40,12 +40,11 @@ func (g *Registry[T]) Enter(key string, closing bool) (T, error) {
 		var none T
 		return none, err
 	}
-	one, ok := g.all.Get(key)
-	if !ok {
-		one = g.create(g.Client, key)
-		g.all.Put(one)
+	one := g.all.GetOrPut(key, func() T {
+		one := g.create(g.Client, key)
 		one.references().registry = g.number
-	}
+		return one
+	})
 	one.references().Users.Add(1)
 	return one, nil
 }
@@ -107,10 +106,9 @@ func (g *Registry[T]) list(key string, all []Registered) []Registered {
 }
 
 func (g *Registry[T]) forget(key string) {
-	if one, ok := g.all.Get(key); ok {
+	if one, ok := g.all.Remove(key); ok {
 		var none T
 		g.latest.CompareAndSwap(one, none)
-		g.all.Remove(key)
 	}
 }
 
