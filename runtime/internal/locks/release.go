@@ -3,6 +3,7 @@ package locks
 import (
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
@@ -30,24 +31,6 @@ func UnlockAll(parts []*leases.Lease, needs int) (lost int, errs error) {
 		}
 		return lost, errs
 	}
-	start := core.Now()
-	var groups [][]*leases.Lease
-	for _, part := range slices.Backward(parts) {
-		_, _, mutex := policy.MutexGrant(part.Core().Grant)
-		i := slices.IndexFunc(groups, func(group []*leases.Lease) bool {
-			_, _, mutexes := policy.MutexGrant(group[0].Core().Grant)
-			return mutex && mutexes && group[0].Core().Client() == part.Core().Client()
-		})
-		if i < 0 {
-			room := 1
-			if mutex {
-				room = len(parts)
-			}
-			groups = append(groups, make([]*leases.Lease, 0, room))
-			i = len(groups) - 1
-		}
-		groups[i] = append(groups[i], part)
-	}
 	count := func(err error) {
 		switch {
 		case err == nil:
@@ -59,14 +42,29 @@ func UnlockAll(parts []*leases.Lease, needs int) (lost int, errs error) {
 			errs = failure.Join(errs, err)
 		}
 	}
-	if len(groups) == 1 && needs == len(parts) { // as a rule: there is nothing beside it to wait for
-		releaseGroup(groups[0], count)
+	if len(parts) > 0 && needs == len(parts) && alike(parts) { // as a rule: there is nothing beside it to wait for
+		releaseGroup(parts, count)
 		return lost, errs
+	}
+	start := core.Now()
+	var groups [][]*leases.Lease
+	for _, part := range parts {
+		_, _, mutex := policy.MutexGrant(part.Core().Grant)
+		i := slices.IndexFunc(groups, func(group []*leases.Lease) bool { return mutex && alike([]*leases.Lease{group[0], part}) })
+		if i < 0 {
+			room := 1
+			if mutex {
+				room = len(parts)
+			}
+			groups = append(groups, make([]*leases.Lease, 0, room))
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], part)
 	}
 	outcomes := make(chan error, len(parts))
 	tell := func(err error) { outcomes <- err }
-	for i, group := range groups {
-		if i == len(groups)-1 && needs == len(parts) {
+	for i, group := range slices.Backward(groups) {
+		if i == 0 && needs == len(parts) {
 			releaseGroup(group, tell) // the caller waits for it anyway
 			break
 		}
@@ -91,16 +89,41 @@ func UnlockAll(parts []*leases.Lease, needs int) (lost int, errs error) {
 	return lost, errs
 }
 
-// releaseGroup unlocks one lease, or several that are mutexes of one client, and calls tell with the outcome of each.
+// alike reports whether all parts are mutexes of one client.
+func alike(parts []*leases.Lease) bool {
+	for _, part := range parts {
+		if _, _, mutex := policy.MutexGrant(part.Core().Grant); !mutex || part.Core().Client() != parts[0].Core().Client() {
+			return false
+		}
+	}
+	return true
+}
+
+// A releaseList has the releases of one call of releaseGroup, and is kept to be used again. Nothing else knows them then.
+type releaseList struct {
+	ops   []*resource.ReleaseOp // of each lease; nil if there is none
+	frees []transport.Request   // those that go together
+}
+
+var releaseLists = sync.Pool{New: func() any { return new(releaseList) }}
+
+func (x *releaseList) recycle() {
+	clear(x.ops)
+	clear(x.frees)
+	x.ops, x.frees = x.ops[:0], x.frees[:0]
+	releaseLists.Put(x)
+}
+
+// releaseGroup unlocks one lease, or several that are mutexes of one client, the last one first, and calls tell with the outcome of each.
 func releaseGroup(group []*leases.Lease, tell func(err error)) {
 	if len(group) == 1 {
 		tell(unlocked(group[0], group[0].Core().Grant.Unlock(group[0])))
 		return
 	}
 	c := group[0].Core().Grant.(*resource.Grant).Resource().Client //nolint:forcetypeassert // a group of several consists of these
-	ops := make([]*resource.ReleaseOp, len(group))
-	frees := make([]transport.Request, 0, len(group))
-	for i, l := range group {
+	list := releaseLists.Get().(*releaseList)
+	defer list.recycle()
+	for _, l := range slices.Backward(group) {
 		g := l.Core().Grant.(*resource.Grant) //nolint:forcetypeassert // a group of several consists of these
 		op, err := g.End(l)
 		switch {
@@ -108,16 +131,16 @@ func releaseGroup(group []*leases.Lease, tell func(err error)) {
 			tell(unlocked(l, err))
 		case op.Pending: // the answer to a request has it sent, and may have come already
 		case op.Plain:
-			frees = append(frees, op)
+			list.frees = append(list.frees, op)
 		default:
 			g.Resource().Kind.SendRelease(op, true)
 		}
-		ops[i] = op
+		list.ops = append(list.ops, op)
 	}
-	c.Frees.SubmitAll(frees, c.Net.Prompt())
-	for i, l := range group {
-		if ops[i] != nil {
-			tell(unlocked(l, ops[i].Outcome(l)))
+	c.Frees.SubmitAll(list.frees, c.Net.Prompt())
+	for i, op := range list.ops {
+		if l := group[len(group)-1-i]; op != nil {
+			tell(unlocked(l, op.Outcome(l)))
 		}
 	}
 }
