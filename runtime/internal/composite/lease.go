@@ -220,6 +220,9 @@ func (co *compositeLease) spend() {
 
 // Check returns nil while enough parts are trusted, by the clock too; else the reason why one of the others is not.
 func (co *compositeLease) Check() (cause error) {
+	if co.wholly() {
+		return nil
+	}
 	left := 0
 	for _, part := range co.All() {
 		if err := part.Err(); err == nil {
@@ -232,6 +235,19 @@ func (co *compositeLease) Check() (cause error) {
 		return cause
 	}
 	return nil
+}
+
+// wholly reports whether all parts are trusted, and enough of them: the short way to what Check does, with one look at the clock.
+func (co *compositeLease) wholly() bool {
+	at := monotonic.Now()
+	co.mu.Lock()
+	defer co.mu.Unlock()
+	for _, part := range co.parts {
+		if !part.Core().TrustedAt(at) {
+			return false
+		}
+	}
+	return len(co.parts) >= co.needs
 }
 
 // Until returns the time from which so many parts are not trusted that the whole is not.

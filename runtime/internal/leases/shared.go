@@ -9,6 +9,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/fleet"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -67,6 +68,12 @@ func (t *Core) Err() error {
 		t.End(cause) // in case the caller that ends it has not done so yet
 	}
 	return t.Ended()
+}
+
+// TrustedAt reports whether t, which has begun, has not ended and is trusted at the time at. Of a lease with parts it does not know.
+func (t *Core) TrustedAt(at monotonic.Time) bool {
+	guard := t.Grant.Guarded()
+	return guard != nil && guard.TrustedAt(at) && t.cause.Load() == nil
 }
 
 // Until implements Until of leases and permits.
