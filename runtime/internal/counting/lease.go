@@ -3,6 +3,7 @@ package counting
 import (
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
@@ -35,7 +36,7 @@ func (c *Client) SetLease(key, raw string, d time.Duration, here *Count) (int64,
 	}
 	var settle []func(watchdog.Outcome)
 	for _, p := range here.holding(raw) {
-		settle = append(settle, c.Watchdog.Update(&p.guard, sent, ttl, p.Owner() == raw))
+		settle = append(settle, c.Watchdog.Update(&p.guard, sent, ttl, engine.MostLate, p.Owner() == raw))
 	}
 	commands := c.Wire.PermitSemaphore(key)
 	resends := c.Net.Resent()
@@ -44,6 +45,8 @@ func (c *Client) SetLease(key, raw string, d time.Duration, here *Count) (int64,
 	switch {
 	case transport.Unknown(err), transport.Unconfirmed(err), err != nil && c.Net.Resent() != resends: // the first one may have been done
 		outcome = watchdog.Unknown
+	case err == nil && left != protocol.NoPermit && c.Net.Resent() != resends: // the first one may come later
+		outcome = watchdog.Repeated
 	case err == nil && left != protocol.NoPermit:
 		outcome = watchdog.Done
 	}

@@ -100,10 +100,11 @@ const (
 	// refused request granted, twice as many after one that was granted to all, and as many as a message says that
 	// there are permits.
 	MostAtOnce = 64
-	// KeepResults is how long Redis stores the result of a request. The client repeats a request,
-	// and a request may be late, for half of that time.
+	// KeepResults is how long Redis stores the result of a request.
 	KeepResults = 2 * time.Minute
-	insistence  = KeepResults / 2
+	// MostLate is for how long a request may be late.
+	MostLate   = KeepResults / 2
+	insistence = KeepResults - MostLate // so long the client repeats a request
 )
 
 // Init prepares a counter of host under the lock mu.

@@ -115,9 +115,7 @@ func (l *Lease) end() monotonic.Time { return monotonic.Time(l.ends.Load()) }
 func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
 	if x := l.extra.Load(); x != nil {
 		x.failing, x.looks = nil, 0
-		if x.updates.overtake(sent) {
-			ttl = min(ttl, x.updates.shortest)
-		}
+		ttl = x.updates.worth(sent, ttl)
 	}
 	l.trust(max(l.trusted(), sent.Add(ttl-Margin(ttl))), max(l.end(), sent.Add(ttl)))
 	if !sent.Before(l.sent) {

@@ -10,9 +10,10 @@ import (
 type Outcome uint8
 
 const (
-	Unknown Outcome = iota // the server may run the request, or may have run it
-	Done                   // the server ran it
-	Refused                // the server did not run it, and will not
+	Unknown  Outcome = iota // the server may run the request, or may have run it
+	Done                    // the server ran it
+	Repeated                // the server ran it, and may run it once more
+	Refused                 // the server did not run it, and will not
 )
 
 // updates are the requests that make a lease end at another time than its renewals do: the only requests that can end a
@@ -22,16 +23,31 @@ type updates struct {
 	pending  int            // of them, without an outcome
 	settled  monotonic.Time // when the last outcome was known
 	shortest time.Duration  // of all
+	doubt    monotonic.Time // until when the server may still run one that is settled; zero for never
+	doubtful time.Duration  // the shortest of those
 }
 
 // overtake reports whether the server may have run an update after a request that was sent at sent.
 func (u *updates) overtake(sent monotonic.Time) bool { return u.pending > 0 || sent.Before(u.settled) }
 
+// worth returns for how long the server has the lease at least after a request for ttl that was sent at sent.
+func (u *updates) worth(sent monotonic.Time, ttl time.Duration) time.Duration {
+	if u.overtake(sent) {
+		ttl = min(ttl, u.shortest)
+	}
+	if sent.Before(u.doubt) {
+		ttl = min(ttl, u.doubtful)
+	}
+	return ttl
+}
+
 // Update says that the server is about to be asked to end l after ttl, sooner or later than it would end. From now on l is
 // trusted for no longer than ttl. The caller calls settle once, with the outcome; until then no answer extends the trust by more.
 // An update that is done extends the trust of a lease that is not renewed, if extends is true. One with an unknown outcome
-// extends nothing. One that was refused gives back the trust that it took. A lease that is renewed is renewed at once.
-func (w *Watchdog) Update(l *Lease, sent time.Time, ttl time.Duration, extends bool) (settle func(Outcome)) {
+// extends nothing. For as long as that one may be late, or a copy of one that is done, no answer extends the trust by more than it gives: it may
+// still follow a renewal or a longer update that the server has run. One that was refused gives back the trust that it took. A lease that is
+// renewed is renewed at once.
+func (w *Watchdog) Update(l *Lease, sent time.Time, ttl, late time.Duration, extends bool) (settle func(Outcome)) {
 	asked := monotonic.Of(sent)
 	var own int // the number of this update
 	var alone bool
@@ -51,14 +67,20 @@ func (w *Watchdog) Update(l *Lease, sent time.Time, ttl time.Duration, extends b
 		w.change(l, func() {
 			u := &l.more().updates
 			u.pending--
+			now := monotonic.Now()
+			if outcome == Unknown || outcome == Repeated {
+				if u.doubt.IsZero() || ttl < u.doubtful {
+					u.doubtful = ttl
+				}
+				u.doubt = now.Add(late)
+			}
 			switch {
 			case l.index < 0: // stopped or lost meanwhile, which it stays
 			case outcome == Refused && alone && u.begun == own:
 				l.trust(until, ends)
-			case outcome == Done && extends && !l.Renew && !u.overtake(asked):
+			case (outcome == Done || outcome == Repeated) && extends && !l.Renew && !u.overtake(asked):
 				l.confirm(asked, ttl)
 			}
-			now := monotonic.Now()
 			u.settled = now
 			l.next, l.anew = now, l.stage == stageSent
 		})

@@ -8,6 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// late is for how long an update may be late.
+const late = time.Minute
+
 // The trust in a fixed lease of a minute after an update that was sent in the first second and settled in the third one.
 func TestUpdate_Fixed(t *testing.T) {
 	for _, c := range []struct {
@@ -18,9 +21,11 @@ func TestUpdate_Fixed(t *testing.T) {
 		before, after time.Duration // since the lease was asked for
 	}{
 		{"shorter, done", 10 * time.Second, Done, true, 10 * time.Second, 10 * time.Second},
+		{"shorter, repeated", 10 * time.Second, Repeated, true, 10 * time.Second, 10 * time.Second},
 		{"shorter, unknown", 10 * time.Second, Unknown, true, 10 * time.Second, 10 * time.Second},
 		{"shorter, refused", 10 * time.Second, Refused, true, 10 * time.Second, 57 * time.Second},
 		{"longer, done", time.Hour, Done, true, 57 * time.Second, time.Hour - 2*time.Second},
+		{"longer, repeated", time.Hour, Repeated, true, 57 * time.Second, time.Hour - 2*time.Second},
 		{"longer, done, one of several", time.Hour, Done, false, 57 * time.Second, 57 * time.Second},
 		{"longer, unknown", time.Hour, Unknown, true, 57 * time.Second, 57 * time.Second},
 		{"longer, refused", time.Hour, Refused, true, 57 * time.Second, 57 * time.Second},
@@ -33,7 +38,7 @@ func TestUpdate_Fixed(t *testing.T) {
 				start := time.Now()
 				w.Start(l, start, time.Minute)
 				advance(time.Second)
-				settle := w.Update(l, time.Now(), c.ttl, c.extends)
+				settle := w.Update(l, time.Now(), c.ttl, late, c.extends)
 				require.Equal(t, c.before, l.Until().Sub(start))
 				advance(2 * time.Second)
 				settle(c.outcome)
@@ -53,7 +58,7 @@ func TestUpdate_AwaitedForLongerThanTheLease(t *testing.T) {
 		l, lost := lease("a", time.Minute, false)
 		start := time.Now()
 		w.Start(l, start, time.Minute)
-		settle := w.Update(l, start, 2*time.Second, true)
+		settle := w.Update(l, start, 2*time.Second, late, true)
 		require.Equal(t, ErrElapsed, <-lost)
 		require.Equal(t, 1800*ms, time.Since(start))
 		until := l.Until()
@@ -63,7 +68,8 @@ func TestUpdate_AwaitedForLongerThanTheLease(t *testing.T) {
 	})
 }
 
-// While the outcome is awaited, a renewal is worth no more than the update: the server may run the update after it.
+// While the outcome is awaited, a renewal is worth no more than the update: the server may run the update after it. So it is while an update
+// whose outcome stayed unknown may be late.
 func TestUpdate_RenewedWhileItIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(up)
@@ -73,14 +79,19 @@ func TestUpdate_RenewedWhileItIsAwaited(t *testing.T) {
 		start := time.Now()
 		w.Start(l, start, 30*time.Second)
 		advance(9 * time.Second)
-		settle := w.Update(l, time.Now(), 3*time.Second, true)
+		settle := w.Update(l, time.Now(), 3*time.Second, late, true)
 		advance(5500 * ms)
 		require.Empty(t, lost)
 		require.Equal(t, []time.Duration{10 * time.Second, 11 * time.Second, 12 * time.Second, 13 * time.Second, 14 * time.Second}, s.times())
 		require.Equal(t, 14*time.Second+2700*ms, l.Until().Sub(start))
 		settle(Unknown)
 		synctest.Wait()
-		require.Equal(t, 14500*ms+27*time.Second, l.Until().Sub(start))
+		require.Equal(t, 14500*ms+2700*ms, l.Until().Sub(start))
+		advance(late - time.Second)
+		require.LessOrEqual(t, time.Until(l.Until()), 2700*ms)
+		advance(2 * time.Second)
+		require.Greater(t, time.Until(l.Until()), 25*time.Second)
+		require.Empty(t, lost)
 		require.True(t, w.Stop(l))
 	})
 }
@@ -95,16 +106,16 @@ func TestUpdate_SeveralAtOnce(t *testing.T) {
 		trusted := func() time.Duration { return l.Until().Sub(start) }
 		w.Start(l, start, time.Minute)
 
-		longer := w.Update(l, start, time.Hour, true)
-		shorter := w.Update(l, start, 10*time.Second, true)
+		longer := w.Update(l, start, time.Hour, late, true)
+		shorter := w.Update(l, start, 10*time.Second, late, true)
 		advance(time.Second)
 		longer(Done)
 		require.Equal(t, 9*time.Second, trusted(), "the other one is under way")
 		shorter(Done)
 		require.Equal(t, 9*time.Second, trusted())
 
-		longer = w.Update(l, time.Now(), time.Hour, true)
-		shorter = w.Update(l, time.Now(), 5*time.Second, true)
+		longer = w.Update(l, time.Now(), time.Hour, late, true)
+		shorter = w.Update(l, time.Now(), 5*time.Second, late, true)
 		advance(time.Second)
 		shorter(Done)
 		longer(Done)
@@ -115,8 +126,8 @@ func TestUpdate_SeveralAtOnce(t *testing.T) {
 		w.Extend(l, time.Now(), time.Hour)
 		require.Equal(t, 2*time.Second+time.Hour-Margin(time.Hour), trusted())
 
-		first := w.Update(l, time.Now(), time.Minute, true)
-		second := w.Update(l, time.Now(), 30*time.Second, true)
+		first := w.Update(l, time.Now(), time.Minute, late, true)
+		second := w.Update(l, time.Now(), 30*time.Second, late, true)
 		first(Done)
 		second(Refused)
 		require.Equal(t, 2*time.Second+27*time.Second, trusted(), "the trust that one took is not given back beside another")
@@ -125,7 +136,7 @@ func TestUpdate_SeveralAtOnce(t *testing.T) {
 
 // The watchdog renews a lease at once after an update, also if a renewal was under way meanwhile.
 func TestUpdate_Renewed(t *testing.T) {
-	for _, outcome := range []Outcome{Done, Unknown, Refused} {
+	for _, outcome := range []Outcome{Done, Repeated, Unknown, Refused} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServer(up)
 			w := New(said(s.renew), atMost(1), nil)
@@ -133,14 +144,48 @@ func TestUpdate_Renewed(t *testing.T) {
 			l, _ := lease("a", 30*time.Second, true)
 			start := time.Now()
 			w.Start(l, start, 30*time.Second)
-			settle := w.Update(l, start, time.Second, true)
+			settle := w.Update(l, start, time.Second, late, true)
 			require.Equal(t, 900*ms, l.Until().Sub(start))
 			advance(100 * ms)
 			settle(outcome)
 			synctest.Wait()
-			require.Equal(t, 100*ms+27*time.Second, l.Until().Sub(start))
+			trust := 27 * time.Second
+			if outcome == Unknown || outcome == Repeated {
+				trust = 900 * ms
+			}
+			require.Equal(t, 100*ms+trust, l.Until().Sub(start))
 			require.Len(t, s.times(), 1)
 			require.True(t, w.Stop(l))
+		})
+	}
+}
+
+// The server may run an update whose outcome stayed unknown, or once more one that it ran, after one that was sent later and is done: for as long as it may be late, no answer
+// is worth more than the shortest of them.
+func TestUpdate_BesideOneOfUnknownOutcome(t *testing.T) {
+	for _, first := range []Outcome{Unknown, Repeated} {
+		synctest.Test(t, func(t *testing.T) {
+			w := New(said(newServer(up).renew), atMost(1), nil)
+			defer w.Close()
+			l, _ := lease("a", time.Hour, false)
+			start := time.Now()
+			trusted := func() time.Duration { return l.Until().Sub(start) }
+			w.Start(l, start, time.Hour)
+			w.Update(l, time.Now(), 2*time.Minute, late, true)(first)
+			require.Equal(t, 117*time.Second, trusted())
+			advance(time.Second)
+			w.Update(l, time.Now(), time.Hour, late, true)(Done)
+			require.Equal(t, 118*time.Second, trusted(), "the first one may come after it")
+			advance(time.Second)
+			w.Update(l, time.Now(), 3*time.Hour, late, true)(Unknown)
+			w.Update(l, time.Now(), 2*time.Hour, late, true)(Done)
+			require.Equal(t, 119*time.Second, trusted(), "the shorter of two counts")
+			advance(late - 1)
+			w.Extend(l, time.Now(), time.Hour)
+			require.Equal(t, 2*time.Second+late-1+117*time.Second, trusted())
+			advance(1)
+			w.Extend(l, time.Now(), time.Hour)
+			require.Equal(t, 2*time.Second+late+time.Hour-Margin(time.Hour), trusted(), "none can come any more")
 		})
 	}
 }
