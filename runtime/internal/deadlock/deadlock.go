@@ -19,8 +19,9 @@
 //     so all edges were there at once, when the last one was found. Otherwise nothing is reported.
 //
 // The next round makes up for a lost message. A circle is known to all its calls two intervals after the last of them began to
-// wait, if the messages of one of the two rounds arrive. A circle that is broken is not found by the next round, so its processes
-// hear of it once more after that. Such a message only informs calls that wait no more: it ends none.
+// wait, if the messages of one of the two rounds arrive. Where the calls of a process have more to say than [Rate] and [Burst] permit, some
+// probes are not sent, and it may take more rounds. A circle that is broken is not found by the next round, so its processes hear of it once
+// more after that. Such a message only informs calls that wait no more: it ends none.
 package deadlock
 
 import (
