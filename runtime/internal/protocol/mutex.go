@@ -36,18 +36,20 @@ func (p *Process) Takes() Batch { return Batch{Script: scripts.Take} }
 
 // Take appends a request for a lock that neither stands in the wait queue nor draws fencing tokens. [ReadAcquire] reads
 // its answer.
-func (p *Process) Take(keys, args []string, key string, number uint64, lease time.Duration) (allKeys, allArgs []string) {
-	return append(keys, key), append(args, p.Owner(number), p.millis(lease))
+func (p *Process) Take(to *Texts, key string, number uint64, lease time.Duration) {
+	var b [mostOwner]byte
+	to.add(key)
+	to.say(to.text(p.appendOwner(b[:0], number)), p.millis(lease))
 }
 
 // Acquires is the batch of requests for locks that may stand in the wait queue or draw fencing tokens.
 func (p *Process) Acquires() Batch { return Batch{Script: scripts.Acquire} }
 
 // Acquire appends a request for a lock, with as many fencing tokens as tokens says. [ReadAcquire] reads its answer.
-func (p *Process) Acquire(keys, args []string, key string, t Ticket, q Queueing, tokens int, lease time.Duration) (allKeys, allArgs []string) {
+func (p *Process) Acquire(to *Texts, key string, t Ticket, q Queueing, tokens int, lease time.Duration) {
 	n := mutexNamesOf(key)
-	return append(keys, key, n.waiting, n.counter),
-		append(args, p.millis(lease), p.position(t), string(q), strconv.Itoa(tokens), p.keepTokens)
+	to.add(key, n.waiting, n.counter)
+	to.say(p.millis(lease), p.position(t), string(q), strconv.Itoa(tokens), p.keepTokens)
 }
 
 // A Verdict is the answer to a request for a lock.
@@ -80,10 +82,11 @@ func (p *Process) Frees() Batch {
 
 // Free appends the release of a lock for which nobody is known to wait. [ReadRelease] reads its answer, which is
 // [Contended] if that is not so.
-func (p *Process) Free(keys, args []string, key string, number uint64) (allKeys, allArgs []string) {
+func (p *Process) Free(to *Texts, key string, number uint64) {
 	var b [mostOwner]byte
-	n, owner := mutexNamesWith(key, p.appendOwner(b[:0], number))
-	return append(keys, key, n.waiting, n.channel), append(args, owner)
+	n, owner := mutexNamesIn(to, key, p.appendOwner(b[:0], number))
+	to.add(key, n.waiting, n.channel)
+	to.say(owner)
 }
 
 // Releases is the batch of releases of locks that others may wait for.
@@ -100,13 +103,14 @@ type Release struct {
 }
 
 // Release appends a release. [ReadRelease] reads its answer.
-func (p *Process) Release(keys, args []string, key string, r Release) (allKeys, allArgs []string) {
+func (p *Process) Release(to *Texts, key string, r Release) {
 	again, lease := "", "0"
 	if r.Again.Number != 0 {
 		again, lease = p.position(r.Again), p.millis(r.Lease)
 	}
 	n := mutexNamesOf(key)
-	return append(keys, key, n.waiting, n.channel, n.counter), append(args, p.position(r.Of), again, lease, millis(r.Start))
+	to.add(key, n.waiting, n.channel, n.counter)
+	to.say(p.position(r.Of), again, lease, millis(r.Start))
 }
 
 // An Outcome is what a release did.

@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,31 +32,32 @@ func TestMutex(t *testing.T) {
 	const second = time.Second
 	for _, c := range []struct {
 		name       string
-		send       func(keys, args []string) (allKeys, allArgs []string)
+		send       func(to *Texts)
 		keys, args []string
 	}{
-		{"take", func(k, a []string) ([]string, []string) { return p.Take(k, a, "k", 5, second) },
+		{"take", func(to *Texts) { p.Take(to, "k", 5, second) },
 			[]string{"k"}, []string{"u:5", "1000"}},
-		{"acquire", func(k, a []string) ([]string, []string) {
-			return p.Acquire(k, a, "k", Ticket{Number: 5}, NotQueued, 0, second)
+		{"acquire", func(to *Texts) {
+			p.Acquire(to, "k", Ticket{Number: 5}, NotQueued, 0, second)
 		}, []string{"k", "lockgen_waiting:{k}", "redisson_lock_token:{k}"}, []string{"1000", "u:5", "0", "0", "60000"}},
-		{"acquire with tokens, in the wait queue", func(k, a []string) ([]string, []string) {
-			return p.Acquire(k, a, "k", Ticket{Number: 5, Tokens: 3}, StillQueued, 4, 30*second)
+		{"acquire with tokens, in the wait queue", func(to *Texts) {
+			p.Acquire(to, "k", Ticket{Number: 5, Tokens: 3}, StillQueued, 4, 30*second)
 		}, []string{"k", "lockgen_waiting:{k}", "redisson_lock_token:{k}"}, []string{"30000", "u:5+3,60000", "2", "4", "60000"}},
-		{"free", func(k, a []string) ([]string, []string) { return p.Free(k, a, "k", 5) },
+		{"free", func(to *Texts) { p.Free(to, "k", 5) },
 			[]string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}"}, []string{"u:5"}},
-		{"release", func(k, a []string) ([]string, []string) { return p.Release(k, a, "k", Release{Of: Ticket{Number: 5}}) },
+		{"release", func(to *Texts) { p.Release(to, "k", Release{Of: Ticket{Number: 5}}) },
 			[]string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}", "redisson_lock_token:{k}"}, []string{"u:5", "", "0", "0"}},
-		{"release to a ticket of the same process", func(k, a []string) ([]string, []string) {
-			return p.Release(k, a, "k", Release{Of: Ticket{Number: 5, Tokens: 1}, Start: 20 * time.Millisecond, Again: Ticket{Number: 6, Tokens: 2}, Lease: second})
+		{"release to a ticket of the same process", func(to *Texts) {
+			p.Release(to, "k", Release{Of: Ticket{Number: 5, Tokens: 1}, Start: 20 * time.Millisecond, Again: Ticket{Number: 6, Tokens: 2}, Lease: second})
 		}, []string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}", "redisson_lock_token:{k}"},
 			[]string{"u:5+1,60000", "u:6+2,60000", "1000", "20"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			keys, args := c.send([]string{"before"}, []string{"and", "this"})
-			require.Equal(t, append([]string{"before"}, c.keys...), keys)
-			require.Equal(t, append([]string{"and", "this"}, c.args...), args)
+			x := Texts{Keys: []string{"before"}, Args: []string{"and", "this"}}
+			c.send(&x)
+			require.Equal(t, append([]string{"before"}, c.keys...), x.Keys)
+			require.Equal(t, append([]string{"and", "this"}, c.args...), x.Args)
 		})
 	}
 }
@@ -75,12 +78,56 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// A batch that allocates per request costs every lock of a crowd.
-func TestTakeAndFree_AllocateNoMoreThanTheirTexts(t *testing.T) {
+// The texts of one request take one allocation, and those of many few more, whatever is written behind them.
+func TestTexts(t *testing.T) { // testing.AllocsPerRun does not allow parallel tests
 	p := process()
-	keys, args := make([]string, 0, 8), make([]string, 0, 8)
-	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { p.Take(keys, args, "key", 123456, 30*time.Second) }), 1.0, "the owner")
-	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { p.Free(keys, args, "key", 123456) }), 2.0, "the owner, and all names together")
+	const many = 100
+	x := Texts{Keys: make([]string, 0, 3*many), Args: make([]string, 0, 2*many)}
+	names := make([]string, many)
+	for i := range names {
+		names[i] = fmt.Sprint("key", i)
+	}
+	takes := func(n int) {
+		x.Begin(n, nil)
+		for i, key := range names[:n] {
+			p.Take(&x, key, uint64(i), 30*time.Second)
+		}
+	}
+	frees := func(n int) {
+		x.Begin(n, nil)
+		for i, key := range names[:n] {
+			p.Free(&x, key, uint64(i))
+		}
+	}
+	for _, send := range []func(n int){takes, frees} {
+		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { send(1) }), 1.0)
+		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { send(many) }), 4.0)
+	}
+	takes(many)
+	for i, key := range names {
+		require.Equal(t, []string{key, p.Owner(uint64(i)), "30000"}, []string{x.Keys[i], x.Args[2*i], x.Args[2*i+1]})
+	}
+	frees(many)
+	for i, key := range names {
+		n := mutexNamesOf(key)
+		require.Equal(t, []string{key, n.waiting, n.channel, p.Owner(uint64(i))}, append(slices.Clone(x.Keys[3*i:3*i+3]), x.Args[i]))
+	}
+}
+
+// A command keeps its texts when those of another one are made.
+func TestTexts_StayAsTheyAre(t *testing.T) {
+	t.Parallel()
+	p := process()
+	x := Texts{left: 8}
+	p.Free(&x, "k", 5)
+	keys, args := slices.Clone(x.Keys), slices.Clone(x.Args)
+	p.Take(&x, "another", 12345678, time.Second)
+	p.Free(&x, "a longer one", 6)
+	x.Clear()
+	p.Free(&x, "other", 7)
+	require.Equal(t, []string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}"}, keys)
+	require.Equal(t, []string{"u:5"}, args)
+	require.Equal(t, []string{"other", "lockgen_waiting:{other}", "redisson_lock__channel:{other}"}, x.Keys)
 }
 
 func TestReadAcquire(t *testing.T) {

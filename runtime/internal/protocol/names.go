@@ -106,14 +106,14 @@ func mutexNamesOf(key string) mutexNames {
 	return mutexNames{all[:waiting], all[waiting:channel], all[channel:]}
 }
 
-// mutexNamesWith returns the names but the counter, and another text, likewise.
-func mutexNamesWith(key string, more []byte) (names mutexNames, text string) {
+// mutexNamesIn returns the names but the counter, and another text, which it writes to x.
+func mutexNamesIn(x *Texts, key string, more []byte) (names mutexNames, text string) {
 	open, end := tagOf(key)
 	beside := len(open) + len(key) + len(end)
 	waiting := len(waitingPrefix) + beside
 	channel := waiting + len(channelPrefix) + beside
-	var b strings.Builder
-	b.Grow(channel + len(more))
+	b := x.room(channel + len(more))
+	start := b.Len()
 	for _, prefix := range [...]string{waitingPrefix, channelPrefix} {
 		b.WriteString(prefix)
 		b.WriteString(open)
@@ -121,7 +121,7 @@ func mutexNamesWith(key string, more []byte) (names mutexNames, text string) {
 		b.WriteString(end)
 	}
 	b.Write(more)
-	all := b.String()
+	all := b.String()[start:]
 	return mutexNames{waiting: all[:waiting], channel: all[waiting:channel]}, all[channel:]
 }
 

@@ -70,18 +70,19 @@ func (op *ReleaseOp) recycle() {
 
 func (op *ReleaseOp) Key() string { return op.Ticket.Resource.Key }
 
-func (op *ReleaseOp) Append(keys, args []string, _ bool) (allKeys, allArgs []string) {
+func (op *ReleaseOp) Append(to *protocol.Texts, _ bool) {
 	tk, on := op.Ticket, op.Ticket.Resource
 	tk.Traces(trace.GivesBack)
 	if op.Plain {
-		return on.Client.Wire.Free(keys, args, on.Key, tk.Number)
+		on.Client.Wire.Free(to, on.Key, tk.Number)
+		return
 	}
 	r := protocol.Release{Of: tk.onWire(), Start: op.Start}
 	if op.Again != nil {
 		r.Again, r.Lease = op.Again.onWire(), op.Terms.TTL
 		op.Again.Traces(trace.Joins)
 	}
-	return on.Client.Wire.Release(keys, args, on.Key, r)
+	on.Client.Wire.Release(to, on.Key, r)
 }
 
 // Outcome returns the outcome for the grant of l, or of no lease if l is nil, at most Options.OpTimeout after its release

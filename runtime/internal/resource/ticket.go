@@ -206,7 +206,7 @@ func (op *AcquireOp) Plain() bool { return op.Line == protocol.NotQueued && op.D
 
 func (op *AcquireOp) Key() string { return op.Ticket.Resource.Key }
 
-func (op *AcquireOp) Append(keys, args []string, again bool) (allKeys, allArgs []string) {
+func (op *AcquireOp) Append(to *protocol.Texts, again bool) {
 	r, tk, line := op.Ticket.Resource, op.Ticket, op.Line
 	if again && line == protocol.Queued {
 		line = protocol.StillQueued // since the request before
@@ -217,9 +217,10 @@ func (op *AcquireOp) Append(keys, args []string, again bool) (allKeys, allArgs [
 		tk.Traces(trace.Sent)
 	}
 	if op.Plain() {
-		return r.Client.Wire.Take(keys, args, r.Key, tk.Number, op.Terms.TTL)
+		r.Client.Wire.Take(to, r.Key, tk.Number, op.Terms.TTL)
+	} else {
+		r.Client.Wire.Acquire(to, r.Key, tk.onWire(), line, op.Drawn, op.Terms.TTL)
 	}
-	return r.Client.Wire.Acquire(keys, args, r.Key, tk.onWire(), line, op.Drawn, op.Terms.TTL)
 }
 
 func (op *AcquireOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {

@@ -20,7 +20,7 @@ type Request interface {
 	Key() string
 	// Append appends the keys and the arguments of the request to those before it. again says that the request was sent before, and
 	// may be done once more later.
-	Append(keys, args []string, again bool) (allKeys, allArgs []string)
+	Append(to *protocol.Texts, again bool)
 	// Answered reports the answer of the script, or why there is none, once. The request was sent after the time sent for the first
 	// time. again says that it was sent more than once: each of these requests may have been done before the answer, and may be done
 	// after it. Answered does not block.
@@ -281,13 +281,13 @@ func (q *slotQueue) shrink() {
 
 // A call is one run of a script for some requests, kept to be used again. One goroutine at a time has it.
 type call struct {
-	q          *slotQueue
-	some       []Request // keeps its room
-	keys, args []string
-	sent       time.Time // when the script was sent first
-	resent     bool      // it was sent again
-	resends    uint64    // of the transport, when it was sent first
-	until      deadline  // of a lone caller
+	q       *slotQueue
+	some    []Request      // keeps its room
+	texts   protocol.Texts // of the last command; keeps its room
+	sent    time.Time      // when the script was sent first
+	resent  bool           // it was sent again
+	resends uint64         // of the transport, when it was sent first
+	until   deadline       // of a lone caller
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -297,8 +297,7 @@ func (c *call) recycle() {
 		return // something may ask its deadline still
 	}
 	clear(c.some)
-	clear(c.keys)
-	clear(c.args)
+	c.texts.Clear()
 	c.q, c.some, c.sent, c.resent, c.until = nil, c.some[:0], time.Time{}, false, deadline{}
 	calls.Put(c)
 }
@@ -306,14 +305,14 @@ func (c *call) recycle() {
 // command returns the command for the requests, which is sent now.
 func (c *call) command() protocol.Command {
 	batch := &c.q.b.batch
-	c.keys, c.args = c.keys[:0], append(c.args[:0], batch.Common...)
+	c.texts.Begin(len(c.some), batch.Common)
 	for _, r := range c.some {
-		c.keys, c.args = r.Append(c.keys, c.args, c.resent)
+		r.Append(&c.texts, c.resent)
 	}
 	if c.sent.IsZero() {
 		c.sent, c.resends = monotonic.Now().Std(), c.q.b.net.Resent()
 	}
-	return protocol.Command{Script: batch.Script, Keys: c.keys, Args: c.args}
+	return protocol.Command{Script: batch.Script, Keys: c.texts.Keys, Args: c.texts.Args}
 }
 
 // run sends the script, on a goroutine of [User.Go], and reports whether another goroutine goes on with the call, since the answer is
@@ -366,13 +365,13 @@ func (c *call) goOn() {
 
 // again returns the command for another connection. The one before it may still be sent, and so keeps its keys and arguments.
 func (c *call) again() protocol.Command {
-	c.resent, c.keys, c.args = true, nil, nil
+	c.resent, c.texts = true, protocol.Texts{}
 	return c.command()
 }
 
 // answered goes on with a call whose answer was late.
 func (c *call) answered(reply Reply) {
-	c.keys, c.args = nil, nil // as above
+	c.texts = protocol.Texts{} // as above
 	if c.answer(reply, nil) {
 		c.split()
 	}
@@ -437,7 +436,7 @@ func (c *call) runAndWait() {
 	x.by, x.waits = c, true
 	reply, again := x.run()
 	if again {
-		c.keys, c.args = nil, nil // a command without an answer has them
+		c.texts = protocol.Texts{} // a command without an answer has its keys and arguments
 	}
 	c.answer(reply, nil)
 }

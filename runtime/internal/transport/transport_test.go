@@ -74,10 +74,8 @@ type taking struct {
 	done   func(reply protocol.Answer, again bool, err error)
 }
 
-func (r taking) Key() string { return r.key }
-func (r taking) Append(keys, args []string, _ bool) (allKeys, allArgs []string) {
-	return r.p.Take(keys, args, r.key, r.number, time.Minute)
-}
+func (r taking) Key() string                       { return r.key }
+func (r taking) Append(to *protocol.Texts, _ bool) { r.p.Take(to, r.key, r.number, time.Minute) }
 func (r taking) Answered(_ time.Time, reply protocol.Answer, again bool, err error) {
 	r.done(reply, again, err)
 }
@@ -151,17 +149,18 @@ func TestRunBatch(t *testing.T) {
 	key := redistest.Key(t, "k")
 	release := func(keys ...string) protocol.Command {
 		batch := p.Releases()
-		cmd := protocol.Command{Script: batch.Script, Args: slices.Clone(batch.Common)}
+		texts := protocol.Texts{Args: slices.Clone(batch.Common)}
 		for _, key := range keys {
-			cmd.Keys, cmd.Args = p.Release(cmd.Keys, cmd.Args, key, protocol.Release{Of: protocol.Ticket{Number: 1}})
+			p.Release(&texts, key, protocol.Release{Of: protocol.Ticket{Number: 1}})
 		}
-		return cmd
+		return protocol.Command{Script: batch.Script, Keys: texts.Keys, Args: texts.Args}
 	}
 	require.NoError(t, net.RunBatch(release(key, key+"2")))
 	require.NoError(t, net.RunBatch(release()))
 	frees := p.Frees()
-	free := protocol.Command{Script: frees.Script, Args: slices.Clone(frees.Common)}
-	free.Keys, free.Args = p.Free(free.Keys, free.Args, key, 1)
+	texts := protocol.Texts{Args: slices.Clone(frees.Common)}
+	p.Free(&texts, key, 1)
+	free := protocol.Command{Script: frees.Script, Keys: texts.Keys, Args: texts.Args}
 	require.NoError(t, server.Do("HSET", key, p.Owner(1), "1").Error())
 	require.NoError(t, net.RunBatch(free), "which is answered by one number")
 	require.Error(t, net.RunBatch(p.Inspect(key)), "which is no batch")

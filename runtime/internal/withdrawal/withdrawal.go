@@ -108,13 +108,13 @@ func withdrawn(err error) (f engine.Fate, _ error) {
 func (by Withdrawer) mutex(list []*engine.Withdrawal) (engine.Fate, error) {
 	c := by.c
 	batch := c.Wire.Releases()
-	cmd := protocol.Command{Script: batch.Script, Args: slices.Clone(batch.Common)}
+	texts := protocol.Texts{Args: slices.Clone(batch.Common)}
 	for _, wd := range list {
 		c.GivesBack(by.key, wd.Number)
 		release := protocol.Release{Of: protocol.Ticket{Number: wd.Number, Tokens: wd.Tokens}}
-		cmd.Keys, cmd.Args = c.Wire.Release(cmd.Keys, cmd.Args, by.key, release)
+		c.Wire.Release(&texts, by.key, release)
 	}
-	return withdrawn(c.Net.RunBatch(cmd))
+	return withdrawn(c.Net.RunBatch(protocol.Command{Script: batch.Script, Keys: texts.Keys, Args: texts.Args}))
 }
 
 // fair withdraws tickets to a fair mutex. Without any it makes sure that a waiter is served: the next owner gets a free lock,

@@ -1,0 +1,57 @@
+package protocol
+
+import "strings"
+
+// Texts are the keys and the arguments of one command for several requests, which append theirs one after the other. The texts that are
+// made for them are parts of few strings: each string of its own would cost one allocation.
+type Texts struct {
+	Keys, Args []string
+
+	left int // how many requests append theirs yet, if that is known: for as many of them there is room
+	made strings.Builder
+}
+
+const (
+	mostRoom = 64 // for how many requests there is room in one string at most
+	longer   = 4  // by how many bytes each may be longer than the first
+)
+
+func (x *Texts) add(keys ...string) { x.Keys = append(x.Keys, keys...) }
+
+// say adds the arguments of a request, after its keys.
+func (x *Texts) say(args ...string) {
+	x.Args = append(x.Args, args...)
+	x.left--
+}
+
+// room returns where n bytes can be written without another allocation. Nothing writes to the strings that are parts of it.
+func (x *Texts) room(n int) *strings.Builder {
+	if x.made.Cap()-x.made.Len() < n {
+		x.made.Reset() // the strings so far keep what they are parts of
+		many := min(max(x.left, 1), mostRoom)
+		x.made.Grow(n*many + longer*(many-1))
+	}
+	return &x.made
+}
+
+// text returns b as a string.
+func (x *Texts) text(b []byte) string {
+	made := x.room(len(b))
+	start := made.Len()
+	made.Write(b)
+	return made.String()[start:]
+}
+
+// Begin makes x empty but for the first arguments of a command for n requests.
+func (x *Texts) Begin(n int, common []string) {
+	x.Clear()
+	x.Args, x.left = append(x.Args, common...), n
+}
+
+// Clear removes all keys and arguments. Their strings stay as they are, and the room for more of them is used again.
+func (x *Texts) Clear() {
+	clear(x.Keys)
+	clear(x.Args)
+	x.Keys, x.Args = x.Keys[:0], x.Args[:0]
+	x.made.Reset()
+}
