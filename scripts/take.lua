@@ -5,6 +5,10 @@
 -- ARGV[2 * i - 1]   its owner
 -- ARGV[2 * i]       its lease in milliseconds
 --
+-- or, for locks that have the same lease:
+-- ARGV[i]           the owner of the lock KEYS[i]
+-- ARGV[#ARGV]       the lease of each
+--
 -- Reply: -2 when every owner holds its lock for the whole lease from now, or longer; else four
 -- values for
 --        each lock, as in acquire
@@ -44,9 +48,12 @@ if free then
   free = free and call('exists', unpack(KEYS)) == 0
 end
 
-local replies
+local own, lease, replies = #ARGV == 2 * #KEYS, ARGV[#ARGV]
 for i = 1, #KEYS do
-  local lock, owner, lease = KEYS[i], ARGV[2 * i - 1], ARGV[2 * i]
+  local lock, owner = KEYS[i], ARGV[i]
+  if own then
+    owner, lease = ARGV[2 * i - 1], ARGV[2 * i]
+  end
   if free or call('exists', lock) == 0 then
     call('hset', lock, owner, '1')
     local set = pcall('pexpire', lock, lease)

@@ -155,6 +155,31 @@ func TestTake_TheSameTwice(t *testing.T) {
 	}
 }
 
+// TestTake_OneLease shows that locks with one lease of all are taken like those with a lease each.
+func TestTake_OneLease(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			c := b.client(t)
+			one, two, three, taken := newScene(t, c), newScene(t, c), newScene(t, c), newScene(t, c)
+			taken.set(theirsHeld)
+			n, err := one.eval(scripts.Take, []string{one.key, two.key}, ours, theirs, "600000").AsInt64()
+			require.NoError(t, err)
+			require.EqualValues(t, -2, n)
+			reply, err := numbers(one.eval(scripts.Take, []string{three.key, taken.key, one.key}, theirs, ours, ours, "600000").ToArray())
+			require.NoError(t, err)
+			require.Equal(t, []int64{-2, 0, 0, 0}, reply[:4])
+			require.Positive(t, reply[4])
+			require.Equal(t, []int64{-2, 0, 0, 0}, reply[8:])
+			for s, owner := range map[*scene]string{one: ours, two: theirs, three: theirs} {
+				require.Equal(t, fields{owner: "1"}, s.dump())
+				require.InDelta(t, 600_000, s.int("PTTL", s.key), 60_000)
+			}
+		})
+	}
+}
+
 // TestTake_ManyAreIndependent shows the replies for each lock, and the single reply for all if they
 // are the same.
 func TestTake_ManyAreIndependent(t *testing.T) {

@@ -32,7 +32,7 @@ const (
 )
 
 // Takes is the batch of requests for locks that nobody else has.
-func (p *Process) Takes() Batch { return Batch{Script: scripts.Take} }
+func (p *Process) Takes() Batch { return Batch{Script: scripts.Take, Shares: true} }
 
 // Take appends a request for a lock that neither stands in the wait queue nor draws fencing tokens. [ReadAcquire] reads
 // its answer.

@@ -66,13 +66,13 @@ func TestBatches(t *testing.T) {
 	t.Parallel()
 	p := process()
 	for _, c := range []struct{ got, want Batch }{
-		{p.Takes(), Batch{Script: scripts.Take}},
+		{p.Takes(), Batch{Script: scripts.Take, Shares: true}},
 		{p.Acquires(), Batch{Script: scripts.Acquire}},
-		{p.Frees(), Batch{scripts.Free, []string{"0", "both"}}},
-		{p.Releases(), Batch{scripts.Release, []string{"0", "both", "2000"}}},
+		{p.Frees(), Batch{Script: scripts.Free, Common: []string{"0", "both"}}},
+		{p.Releases(), Batch{Script: scripts.Release, Common: []string{"0", "both", "2000"}}},
 		{p.Renewals(RenewLock), Batch{Script: scripts.Renew}},
 		{p.Renewals(RenewReader), Batch{Script: scripts.RWReadRenew}},
-		{p.Renewals(RenewPermits), Batch{scripts.PermitRenew, []string{"both"}}},
+		{p.Renewals(RenewPermits), Batch{Script: scripts.PermitRenew, Common: []string{"both"}}},
 	} {
 		require.Equal(t, c.want, c.got)
 	}
@@ -111,6 +111,35 @@ func TestTexts(t *testing.T) { // testing.AllocsPerRun does not allow parallel t
 	for i, key := range names {
 		n := mutexNamesOf(key)
 		require.Equal(t, []string{key, n.waiting, n.channel, p.Owner(uint64(i))}, append(slices.Clone(x.Keys[3*i:3*i+3]), x.Args[i]))
+	}
+}
+
+// The lease of many requests stands once behind their owners if it is the same for all.
+func TestBatch_Share(t *testing.T) {
+	t.Parallel()
+	p := process()
+	for _, c := range []struct {
+		common []string
+		leases []time.Duration
+		want   []string
+	}{
+		{nil, []time.Duration{time.Second}, []string{"u:0", "1000"}},
+		{nil, []time.Duration{time.Second, time.Second}, []string{"u:0", "u:1", "1000"}},
+		{[]string{"first"}, []time.Duration{time.Second, time.Second, time.Second}, []string{"first", "u:0", "u:1", "u:2", "1000"}},
+		{[]string{"first"}, []time.Duration{time.Second, time.Minute}, []string{"first", "u:0", "1000", "u:1", "60000"}},
+		{nil, []time.Duration{time.Minute, time.Second, time.Second}, []string{"u:0", "60000", "u:1", "1000", "u:2", "1000"}},
+	} {
+		x := Texts{Args: slices.Clone(c.common)}
+		for i, lease := range c.leases {
+			p.Take(&x, "k", uint64(i), lease)
+		}
+		other := slices.Clone(x.Args)
+		batch := Batch{Common: c.common}
+		batch.Share(&x, len(c.leases))
+		require.Equal(t, other, x.Args, "of a script that does not know it")
+		batch.Shares = true
+		batch.Share(&x, len(c.leases))
+		require.Equal(t, c.want, x.Args)
 	}
 }
 

@@ -28,6 +28,14 @@ type Command struct {
 type Batch struct {
 	Script *scripts.Script
 	Common []string // the arguments before those of the requests
+	Shares bool     // of the two arguments of each request, the second one stands once behind all if it is the same for all
+}
+
+// Share has the requests share the argument that is the same for all, once n of them are in x, if there is one.
+func (b *Batch) Share(x *Texts, n int) {
+	if b.Shares && n > 1 {
+		x.share(n, len(b.Common))
+	}
 }
 
 // HandOverLease is the lease of a process that is handed a lock by another one: long enough to receive the message and

@@ -23,7 +23,7 @@ func (p *Process) Renewals(r Renewal) Batch {
 	case RenewReader:
 		return Batch{Script: scripts.RWReadRenew}
 	case RenewPermits:
-		return Batch{scripts.PermitRenew, []string{p.publish}}
+		return Batch{Script: scripts.PermitRenew, Common: []string{p.publish}}
 	}
 	return Batch{Script: scripts.Renew}
 }

@@ -42,6 +42,24 @@ func (x *Texts) text(b []byte) string {
 	return made.String()[start:]
 }
 
+// share has the last argument of n requests, each of which has two behind the first ones of the command, stand once behind all, if it is the
+// same for all.
+func (x *Texts) share(n, first int) {
+	args := x.Args[first:]
+	last := args[len(args)-1]
+	for i := range n {
+		if args[2*i+1] != last {
+			return
+		}
+	}
+	for i := range n {
+		args[i] = args[2*i]
+	}
+	args[n] = last
+	clear(args[n+1:])
+	x.Args = x.Args[:first+n+1]
+}
+
 // Begin makes x empty but for the first arguments of a command for n requests.
 func (x *Texts) Begin(n int, common []string) {
 	x.Clear()

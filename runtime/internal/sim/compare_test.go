@@ -82,7 +82,8 @@ func randomCall(r *rand.Rand) (*scripts.Script, []string) {
 	case 0:
 		return with(scripts.Take, []string{key}, owner, lease)
 	case 1:
-		return with(scripts.Take, []string{"a", "b", "c"}, owner, lease, owner, lease, owner, lease)
+		args := [][]string{{owner, lease, owner, lease, owner, lease}, {owner, owner, owner, lease}}[r.IntN(2)]
+		return with(scripts.Take, []string{"a", "b", "c"}, args...)
 	case 2:
 		return with(scripts.Acquire, []string{key, waiting, counter}, lease, owner, number(3), tokens, "600000")
 	case 3:

@@ -309,6 +309,7 @@ func (c *call) command() protocol.Command {
 	for _, r := range c.some {
 		r.Append(&c.texts, c.resent)
 	}
+	batch.Share(&c.texts, len(c.some))
 	if c.sent.IsZero() {
 		c.sent, c.resends = monotonic.Now().Std(), c.q.b.net.Resent()
 	}

@@ -112,7 +112,11 @@ func RequestsOf(script string, keys, args []string, at func(i, each int) string,
 	switch script {
 	case "take":
 		for i, key := range keys {
-			add(at(i, 4), key, "RunAcquire", args[2*i], args[2*i+1], 0)
+			owner, lease := args[i], args[len(args)-1] // one lease of all
+			if len(args) == 2*len(keys) {
+				owner, lease = args[2*i], args[2*i+1]
+			}
+			add(at(i, 4), key, "RunAcquire", owner, lease, 0)
 		}
 	case "acquire":
 		for i := 0; 3*i < len(keys); i++ {
