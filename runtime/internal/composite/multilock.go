@@ -154,7 +154,12 @@ func asPart(waiting leases.WaitingPart) leases.Option {
 func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Option, wait time.Duration, start time.Time) (parts []*leases.Lease, last *leases.Lease, err error) {
 	under := ctx
 	add := func(more ...*leases.Lease) {
-		if parts = append(parts, more...); len(more) > 0 {
+		if parts == nil {
+			parts = more
+		} else {
+			parts = append(parts, more...)
+		}
+		if len(more) > 0 {
 			last = more[len(more)-1]
 			under = last.Context()
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/locks"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
@@ -80,6 +81,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 	defer list.recycle()
 	list.all = slices.Grow(list.all, len(mutexes))
 	again = true
+	since := monotonic.Now()
 	next := leases.Several(c.Core(), core.KindMutex, len(mutexes), under)
 	above := under // each member has a key of its own, so none enters again under a lease that this call makes
 	for i, m := range mutexes {
@@ -102,7 +104,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 		if t.resource == nil {
 			continue
 		}
-		t.w = resource.NewWaiter(t.own, t.lease, t.cfg)
+		t.w = resource.NewWaiterSince(t.own, since, t.lease, t.cfg)
 		t.entry = t.resource.Join(t.w)
 		if t.entry == resource.TurnedAway {
 			break // the mutexes behind it need not be tried
@@ -112,7 +114,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 		list.ask(c, c.Base().Net.Prompt() && wait == leases.UntilDone && ctx.Done() == nil) // as take of a mutex does
 	}
 	got = make([]*leases.Lease, 0, len(list.all))
-	contests := make([]asked, len(list.all)) // a listener may know its contest for longer than the call
+	var contests []asked // of those that have to wait; a listener may know its contest for longer than the call
 	var behind []*leases.Lease
 	for i := range list.all {
 		t := &list.all[i]
@@ -125,8 +127,15 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 			t.err = errGivenBack
 		default:
 			var lease *leases.Lease
-			contests[i] = asked{Mutex: t.resource, entry: t.entry, again: t.entry != resource.ToAsk}
-			if lease, t.err = c.Base().Contend(ctx, &contests[i], t.w, t.cfg, nil); lease != nil {
+			var done bool
+			if lease, done, t.err = c.Base().Collect(ctx, t.resource, t.w, t.cfg); !done {
+				if contests == nil {
+					contests = make([]asked, len(list.all))
+				}
+				contests[i] = asked{Mutex: t.resource, entry: t.entry, again: t.entry != resource.ToAsk}
+				lease, t.err = c.Base().Contend(ctx, &contests[i], t.w, t.cfg, nil)
+			}
+			if lease != nil {
 				t.lease = lease // the one that it had from the beginning
 			}
 			t.resource.Exit()
@@ -152,13 +161,18 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 // ask sends the requests of all trials that have none yet, in as few scripts as possible. inline is as with
 // [transport.Batcher.Submit].
 func (x *trialList) ask(c *locks.Client, inline bool) {
+	rooms := make([]resource.Grant, len(x.all)) // the leases are in one piece of memory, too, see [leases.Several], and have these
 	for i := range x.all {
 		t := &x.all[i]
 		if t.resource == nil || t.entry != resource.ToAsk {
 			continue
 		}
-		switch op := t.resource.Prepare(t.w); {
-		case op == nil: // it was handed over a moment ago
+		op := t.resource.Prepare(t.w)
+		if op == nil {
+			continue // it was handed over a moment ago
+		}
+		op.Room = &rooms[i]
+		switch {
 		case op.To == c.Base().Takes:
 			x.takes = append(x.takes, op)
 		default:

@@ -102,6 +102,9 @@ func Label(name, template string) Option { return labelOption{engine.NewLabel(na
 
 // LabelOf returns the label in the options of a lock and of one call.
 func LabelOf(base, call []Option) *engine.Label {
+	if len(base)+len(call) == 0 {
+		return nil
+	}
 	var cfg Config
 	for _, opts := range [...][]Option{base, call} {
 		for _, o := range opts {

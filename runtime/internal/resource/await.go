@@ -12,12 +12,30 @@ import (
 
 // Contend waits in q until w has its lease, and leaves q if it does not get it.
 func (c *Client) Contend(ctx context.Context, q Contest, w *Waiter, cfg *leases.Config, waiting func()) (*leases.Lease, error) {
-	defer Recycle(w)
-	start := w.Call.Since
 	var err error
 	if entry, asked := c.begin(ctx, q, w, cfg); entry != Entered {
 		err = c.awaitFrom(ctx, q, w, cfg, waiting, entry, asked)
 	}
+	return c.conclude(ctx, q, w, cfg, err)
+}
+
+// Collect is Contend for a waiter of q that has its lease already, and reports whether w is such: a call for several locks has asked for all
+// of them together.
+func (c *Client) Collect(ctx context.Context, q Contest, w *Waiter, cfg *leases.Config) (l *leases.Lease, done bool, err error) {
+	if c.Refusal() != nil || cfg.Yields != nil || !w.Events.TakeIf(engine.Given) {
+		return nil, false, nil
+	}
+	select {
+	case <-w.Events.Bell: // for that event
+	default:
+	}
+	l, err = c.conclude(ctx, q, w, cfg, nil)
+	return l, true, err
+}
+
+// conclude ends the wait of w in q with err, or with its lease.
+func (c *Client) conclude(ctx context.Context, q Contest, w *Waiter, cfg *leases.Config, err error) (*leases.Lease, error) {
+	defer Recycle(w)
 	if err == nil && ctx.Err() != nil {
 		err = core.Ended(ctx) // granted, but the caller does not want it any more
 	}
@@ -26,7 +44,7 @@ func (c *Client) Contend(ctx context.Context, q Contest, w *Waiter, cfg *leases.
 		return nil, err
 	}
 	l := w.For.Lease
-	c.Counts.Waited(l.Core().Began.Sub(start))
+	c.Counts.Waited(l.Core().Began.Sub(w.Call.Since))
 	return l.Joined(ctx, cfg) // perhaps with others of its owner
 }
 

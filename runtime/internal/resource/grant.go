@@ -145,11 +145,16 @@ func (g *Grant) Bearer() *leases.Core {
 // Promote turns the ticket into a grant, has it guarded, and gives it to w, whose wait ends. Redis granted it no earlier than at from,
 // for ttl at first.
 func (r *LineCore) Promote(how trace.Action, tk *Ticket, w *Waiter, from time.Time, ttl time.Duration) *Grant {
+	return r.promote(new(Grant), how, tk, w, from, ttl)
+}
+
+// promote is Promote, and g is the grant, which is new.
+func (r *LineCore) promote(g *Grant, how trace.Action, tk *Ticket, w *Waiter, from time.Time, ttl time.Duration) *Grant {
 	tk.tracesGrant(how, from, ttl)
 	tk.To(engine.TicketGranted)
 	tk.Since, tk.UnclaimedGrant = monotonic.Now(), false
 	tk.End()
-	g := &Grant{Ticket: tk}
+	g.Ticket = tk
 	g.agree(w.Terms)
 	g.Guard.Holding = g
 	old := r.Kind.Holds(g)

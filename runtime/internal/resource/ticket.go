@@ -143,6 +143,7 @@ type AcquireOp struct {
 	Ticket *Ticket
 	Terms  engine.Terms
 	cmd    protocol.Command // unless a batcher sends it
+	Room   *Grant           // for its grant, in one piece of memory with others; nil for none
 
 	// Of a mutex:
 	To    *transport.Batcher // sends it
@@ -230,6 +231,14 @@ func (op *AcquireOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 	op.Settle(sent, protocol.ReadAcquire(reply), again, err)
 }
 
+// room returns where the grant is to be that w gets. A grant that lingers may stay with the process for longer than the others of the piece.
+func (op *AcquireOp) room(w *Waiter) *Grant {
+	if op.Room == nil || w.Linger > 0 {
+		return new(Grant)
+	}
+	return op.Room
+}
+
 // Settle handles the answer to op. again says that op was sent more than once: another one of these requests may have taken effect, or may
 // do so later.
 func (op *AcquireOp) Settle(sent time.Time, reply protocol.Verdict, again bool, err error) {
@@ -283,7 +292,7 @@ func (r *LineCore) Settle(op *AcquireOp, sent time.Time, reply protocol.Verdict,
 		known.Asks.Add(-1) // before w gets what it wants
 		known = nil
 		tk.SetTokens(engine.NewTokens(reply.Token, max(op.Drawn, 1)))
-		r.Promote(trace.Granted, tk, w, sent, op.Terms.TTL)
+		r.promote(op.room(w), trace.Granted, tk, w, sent, op.Terms.TTL)
 		r.Prompt(r.Kind)
 		return
 	case tk.Use == ticketOfHead && w != op.Waiter: // which has left: it is the turn of w

@@ -72,8 +72,13 @@ var waiters = sync.Pool{New: func() any {
 
 // NewWaiter returns a waiter for the call with ctx and cfg, which gets the lease l. For a call that gets no lease, l is nil.
 func NewWaiter(ctx context.Context, l *leases.Lease, cfg *leases.Config) *Waiter {
+	return NewWaiterSince(ctx, monotonic.Now(), l, cfg)
+}
+
+// NewWaiterSince is NewWaiter for one of several that begin to wait together, at a moment.
+func NewWaiterSince(ctx context.Context, since monotonic.Time, l *leases.Lease, cfg *leases.Config) *Waiter {
 	w := waiters.Get().(*Waiter)
-	w.Call = engine.Call{Ctx: ctx, Label: cfg.Label, Since: monotonic.Now(), Wait: cfg.Wait}
+	w.Call = engine.Call{Ctx: ctx, Label: cfg.Label, Since: since, Wait: cfg.Wait}
 	w.Terms, w.Limit, w.Linger, w.Follows, w.For.Lease = cfg.Terms, cfg.MaxHold, int32(cfg.Linger/time.Microsecond), cfg.Follows, l
 	return w
 }

@@ -4,7 +4,7 @@ package sim
 var allMutants = []mutant{
 	{
 		name: "trust counted from the answer", kind: "mutex",
-		old: "		r.Promote(trace.Granted, tk, w, sent, op.Terms.TTL)\n", new: "		r.Promote(trace.Granted, tk, w, core.Now(), op.Terms.TTL+op.Terms.TTL/10)\n",
+		old: "		r.promote(op.room(w), trace.Granted, tk, w, sent, op.Terms.TTL)\n", new: "		r.promote(op.room(w), trace.Granted, tk, w, core.Now(), op.Terms.TTL+op.Terms.TTL/10)\n",
 	},
 	{
 		name: "a hand-over is trusted for a whole lease", kind: "mutex",

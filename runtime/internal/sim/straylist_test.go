@@ -5,7 +5,7 @@ package sim
 var strayMutants = []mutant{
 	{
 		strays: true, name: "trust counted from the answer, within the margin", kind: "mutex",
-		old: "		r.Promote(trace.Granted, tk, w, sent, op.Terms.TTL)\n", new: "		r.Promote(trace.Granted, tk, w, core.Now(), op.Terms.TTL)\n",
+		old: "		r.promote(op.room(w), trace.Granted, tk, w, sent, op.Terms.TTL)\n", new: "		r.promote(op.room(w), trace.Granted, tk, w, core.Now(), op.Terms.TTL)\n",
 	},
 	{
 		strays: true, name: "trust of a renewal counted from its answer, within the margin", kind: "mutex",
@@ -190,7 +190,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a part is trusted from its answer, within the margin", kind: "red",
-		old: "		r.Promote(trace.Granted, tk, w, sent, op.Terms.TTL)\n", new: "		r.Promote(trace.Granted, tk, w, core.Now(), op.Terms.TTL)\n",
+		old: "		r.promote(op.room(w), trace.Granted, tk, w, sent, op.Terms.TTL)\n", new: "		r.promote(op.room(w), trace.Granted, tk, w, core.Now(), op.Terms.TTL)\n",
 	},
 	{
 		strays: true, name: "the renewal of a part is for twice as long", kind: "red", script: "renew.lua",
