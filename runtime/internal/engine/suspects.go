@@ -7,8 +7,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// Suspects are the calls of a client that may wait for ever. Each call becomes a suspect after the same time, so calls are due in the
-// order in which they began to wait: a list and one timer serve any number of calls.
+// Suspects are the calls of a client that may wait for ever. Each call becomes a suspect after the same time, so calls are due in
+// the order in which they began to wait, nearly: a list and one timer serve any number of calls. One that began a moment before the call ahead of
+// it in the list is suspected with that.
 type Suspects[T any] struct {
 	mu          sync.Mutex // guards the rest, and the suspicions of waiters
 	first, last *Waiter[T]

@@ -62,6 +62,26 @@ func awaits(t *testing.T, opts core.Settings, cfg leases.Config, s *scripted, d 
 	})
 }
 
+// A standing contest has a waiter stand in line in a registry that does not know it: the client ended a moment before it joined.
+type standing struct{ scripted }
+
+func (s *standing) Join(*Waiter) Entry { return ToWait }
+func (s *standing) queueKey() string   { return "" }
+
+// TestAwait_InLineAfterTheEndOfTheClient shows that a call that begins to stand in line finds that its client has ended: no event comes.
+func TestAwait_InLineAfterTheEndOfTheClient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := new(Client)
+		c.Settings = coretest.Defaults(core.Settings{DeadlockAfter: -1})
+		c.MakeChannels()
+		close(c.Closing)
+		w := &Waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: leases.UntilDone}}
+		err := c.Await(context.Background(), new(standing), w, &leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{Polling: true}}, nil)
+		require.ErrorIs(t, err, failure.ErrClosed)
+	})
+}
+
 var (
 	errBroken = errors.New("the connection broke")
 	broken    = engine.Event{Kind: engine.Failed, Err: errBroken}

@@ -89,8 +89,8 @@ func (c *Client) ownHolder(kind, key string) *observe.Holder {
 	return &observe.Holder{Own: true, Process: c.Fleet.Process(), Owner: g.Guard.Owner(), Since: s.Since.Std(), Seen: core.Now()}
 }
 
-// Refuse wakes the calls that are parked, and those that wait for their first event, see [Client.begin]. A call that begins to wait later finds
-// the end of the client itself.
+// Refuse wakes the calls that are parked, those that stand in line, and those that wait for their first event, see [Client.begin]. A call that
+// begins to wait later finds the end of the client itself.
 func (u user) Refuse() {
 	u.of.alarms.Wake()
 	u.of.each("", func(one Registered) { one.EachWaiting(func(w *Waiter, _ string) { w.Poke() }) })

@@ -36,7 +36,7 @@ type wait struct {
 	recheck  bool // the reason is that nothing was heard for long
 	over     bool // the wait is over, and the last answer is awaited
 	reported bool // it is reported that the call waits for others
-	bell     bool // only an event can end the wait, or have the waiter do something
+	bell     bool // nothing but an event is awaited
 	resent   int  // requests sent again at once, since an earlier one may have taken effect
 	refusals int
 	saidNo   monotonic.Time // when Redis last refused
@@ -45,7 +45,7 @@ type wait struct {
 	deadline <-chan time.Time // of the wait
 	limit    <-chan time.Time // of the wait for the last answer
 	answered <-chan struct{}  // closed when Redis has answered another waiter of the contest
-	closing  <-chan struct{}  // nil while the waiter is parked
+	closing  <-chan struct{}  // nil while the end of the client comes as an event
 
 	listener *hub.Listener
 	queueKey string         // the key for whose wait queue the client listens, if it does
@@ -154,7 +154,7 @@ func (s *wait) ready() (over bool, err error) {
 
 // ask sends a request, unless the start belongs to one of Redisson's waiters.
 func (s *wait) ask() {
-	s.closing = s.c.Closing
+	s.closing, s.bell = s.c.Closing, false
 	if yields, ok := s.q.(yielding); ok && !s.over {
 		if start, foreign := yields.StartFor(s.w); start > 0 {
 			if s.listener == nil && !s.polling && foreign {
