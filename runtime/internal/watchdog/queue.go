@@ -86,7 +86,7 @@ func (q *queue) all() iter.Seq[*Lease] {
 }
 
 // serve calls f for the leases of each bucket of which something may be due until the time until, and of which the queue then knows when
-// something is due. f may remove the lease.
+// something is due. f may remove the lease, and no other one.
 func (q *queue) serve(until monotonic.Time, f func(l *Lease)) {
 	for b := 0; b < len(q.dues); b++ {
 		if q.dues[b].After(until) {
@@ -101,8 +101,6 @@ func (q *queue) serve(until monotonic.Time, f func(l *Lease)) {
 			next = min(next, l.due())
 			i++
 		}
-		if b < len(q.dues) { // not dropped, as one without leases may be
-			q.dues[b] = next
-		}
+		q.dues[b] = next // remove keeps an empty bucket behind the others
 	}
 }

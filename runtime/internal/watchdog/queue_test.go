@@ -16,26 +16,34 @@ func TestQueue(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{1, 3, bucketSize, 5 * bucketSize} {
 		var q queue
+		growing, largest := true, 0
 		model := map[*Lease]bool{}
 		some := func() *Lease { return q.at(rand.IntN(q.size)) }
 		later := func(l *Lease, now monotonic.Time) { l.until.Store(int64(now) + 1 + rand.Int64N(1000)) }
 		for now := monotonic.Time(1); now < 2000; now += monotonic.Time(rand.IntN(5)) {
-			switch n := rand.IntN(4); {
-			case q.size < most && (n == 0 || q.size == 0):
-				l := &Lease{index: -1}
-				later(l, now)
-				q.add(l)
-				model[l] = true
-			case n == 1:
-				l := some()
-				q.remove(l)
-				require.EqualValues(t, -1, l.index)
-				delete(model, l)
-			case q.size > 0:
-				l := some()
-				later(l, now)
-				q.fix(l)
+			if rand.IntN(100) == 0 {
+				growing = !growing
 			}
+			for range 8 {
+				switch n := rand.IntN(8); {
+				case q.size == 0, q.size < most && (n == 0 || growing && n < 4):
+					l := &Lease{index: -1}
+					later(l, now)
+					q.add(l)
+					model[l] = true
+				case n == 1, !growing && n < 4:
+					l := some()
+					q.remove(l)
+					require.EqualValues(t, -1, l.index)
+					delete(model, l)
+				default:
+					l := some()
+					later(l, now)
+					q.fix(l)
+				}
+			}
+			largest = max(largest, q.size)
+			visits := map[*Lease]int{}
 			left := map[*Lease]bool{} // the leases that are due, and not served yet
 			for l := range model {
 				if !l.due().After(now) {
@@ -48,6 +56,8 @@ func TestQueue(t *testing.T) {
 				}
 				q.serve(now, func(l *Lease) {
 					require.True(t, model[l])
+					visits[l]++
+					require.LessOrEqual(t, visits[l], 2) // once more if it has moved to another bucket
 					if !left[l] {
 						return
 					}
@@ -73,7 +83,11 @@ func TestQueue(t *testing.T) {
 			require.Equal(t, q.size, at)
 			require.LessOrEqual(t, len(q.buckets), q.size/bucketSize+2)
 			require.Len(t, q.dues, len(q.buckets))
+			for i := q.size; i < len(q.buckets)*bucketSize; i++ {
+				require.Nil(t, q.at(i))
+			}
 		}
+		require.Equal(t, most, largest)
 	}
 }
 

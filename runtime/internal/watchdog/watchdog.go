@@ -1,6 +1,6 @@
 // Package watchdog renews leases and reports when one can no longer be trusted.
 //
-// One goroutine serves all leases of a client, earliest deadline first. Each lease is renewed every third of its
+// One goroutine serves all leases of a client, and sends what is due in the order of the deadlines. Each lease is renewed every third of its
 // length, many in one batch. A confirmed lease is trusted until the moment the request was sent, plus the lease, less a
 // margin: the server began to count later than that, so the trust ends before the key can expire.
 //
