@@ -19,7 +19,7 @@ const inFull = "floor in full"
 //   - A queue has the holds by the time of their next renewal.
 //   - A lease has the context of its caller and a place for its own context, which would end when the lease is lost.
 //   - A grant counts only if it is still trusted when the answer comes.
-//   - An unlock ends in time if Redis does not answer, and a script whose answer is late can be interrupted.
+//   - The unlock of one of several callers ends in time if Redis does not answer, and each script whose answer is late can be interrupted.
 //   - Calls and grants are counted.
 //
 // There is nothing else: the process gets no messages, it renews nothing, and no call can be cancelled.
@@ -94,13 +94,12 @@ func (f *fullClient) lock(key string) (held, error) {
 		}
 	}
 	sent := time.Since(f.began)
-	err := f.take.run(&h.promisedHeld)
-	if now := time.Since(f.began); err == nil && !f.note(h, sent, now) {
-		err = errUntrusted
-	}
-	if err != nil {
+	if err := f.take.run(&h.promisedHeld); err != nil {
 		f.leave(h)
 		return nil, err
+	}
+	if now := time.Since(f.began); !f.note(h, sent, now) {
+		return nil, errors.Join(errUntrusted, h.unlock())
 	}
 	f.grants.Add(1)
 	return h, nil
