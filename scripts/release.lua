@@ -18,7 +18,8 @@
 -- ARGV[start]    for how many milliseconds no process of this library asks for the lock, if it is the turn of Redisson's
 --                waiters, should there be any; else 0
 --
--- Reply: four values for each lock: what, s, µs, token; or the number 1, for one lock that pass.lua has handed over
+-- Reply: four values for each lock: what, s, µs, token; or the number 1, if pass.lua has handed over all of them, none of which has an
+-- again
 --   what  is -1  the lock was not the owner's: free, another owner's, or not a lock at all
 --             0  it is free now
 --             1  the first in the queue has it
@@ -83,10 +84,21 @@ local function pass(lock, waiting, channel, counter, again, lease, start, now)
   return 0, listening(publish, channel)
 end
 
+-- The number of locks so far, of which pass.lua has handed over the first ones.
+local seen = 0
+
 local function release(lock, waiting, channel, counter, place, again, lease, start)
-  local now = again ~= '' and redis.call('time')
+  seen = seen + 1
+  if seen <= handed then
+    return 1
+  end
+  local what = seen > tried and hand_over(lock, waiting, channel, place, again, lease, start)
+  local now = again ~= '' and (now.err and redis.call('time') or now)
   local function reply(what, token)
     return what, now and tonumber(now[1]), now and tonumber(now[2]), token
+  end
+  if what then
+    return reply(what)
   end
   -- pcall, because a key of another type is not the owner's lock. Any other error does not tell
   -- whose it is.

@@ -29,7 +29,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "the last in line is next", kind: "mutex", script: "pass.lua",
-		old: "try('lpop', waiting)\n", new: "try('rpop', waiting)\n",
+		old: "next = try('lpop', waiting)", new: "next = try('rpop', waiting)",
 	},
 	{
 		strays: true, name: "a call that does not wait stands in line", kind: "mutex", script: "acquire.lua",
