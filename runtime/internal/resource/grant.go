@@ -164,12 +164,15 @@ func (r *LineCore) promote(g *Grant, how trace.Action, tk *Ticket, w *Waiter, fr
 	if !g.polling {
 		r.Client.hearFor(r.Key)
 	}
-	r.Client.Watchdog.Start(&g.Guard, from, ttl)
+	sooner := r.Client.Watchdog.Guard(&g.Guard, from, ttl)
 	r.serve(g, w, tk.Since)
 	if old != nil {
 		r.oust(old, g, w)
 	} else {
 		w.Notify(engine.Event{Kind: engine.Given}) // from here on another call may use w
+	}
+	if sooner { // not before w has it: the watchdog is in no hurry
+		r.Client.Watchdog.Hurry()
 	}
 	return g
 }

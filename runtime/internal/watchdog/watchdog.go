@@ -120,6 +120,14 @@ func (w *Watchdog) First(d time.Duration) {
 // Start guards l, which the server granted no earlier than at sent, for ttl at first. The first
 // lease starts the goroutine.
 func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
+	if w.Guard(l, sent, ttl) {
+		w.Hurry()
+	}
+}
+
+// Guard is Start for a caller that has something more urgent to do than to wake the goroutine, which takes longer than all else here:
+// sooner says that l is due before the goroutine looks again, and that the caller calls Hurry in a moment.
+func (w *Watchdog) Guard(l *Lease, sent time.Time, ttl time.Duration) (sooner bool) {
 	l.index = -1
 	asked := monotonic.Of(sent)
 	w.mu.Lock()
@@ -138,11 +146,19 @@ func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 		}
 	}
 	if w.closed {
-		return
+		return false
 	}
 	w.looping.Do(func() { w.requests.Go(w.loop) })
 	w.queue.add(l)
-	w.wake(l)
+	return w.arm(l)
+}
+
+// Hurry makes the goroutine look again, after a Guard that asks for it.
+func (w *Watchdog) Hurry() {
+	select {
+	case w.poke <- struct{}{}:
+	default:
+	}
 }
 
 // Stop ends guarding l and reports whether it was guarded: false means that Lost has
@@ -323,15 +339,19 @@ func (w *Watchdog) remove(l *Lease) bool {
 // wake makes the loop look again if l, which is in the queue, is due before it would. Usually it is not: locks that come and go leave the loop
 // asleep, since it stays armed for the first of them after that has gone.
 func (w *Watchdog) wake(l *Lease) {
+	if w.arm(l) {
+		w.Hurry()
+	}
+}
+
+// arm reports whether the loop has to be woken for l.
+func (w *Watchdog) arm(l *Lease) bool {
 	due := l.due()
 	if !due.Before(w.armed) {
-		return
+		return false
 	}
 	w.armed = due
-	select {
-	case w.poke <- struct{}{}:
-	default:
-	}
+	return true
 }
 
 func (w *Watchdog) loop() {

@@ -242,6 +242,24 @@ func TestWatchdog_AShortFirstLeaseIsRenewedToItsFullLength(t *testing.T) {
 	})
 }
 
+func TestWatchdog_HurryAfterGuard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(up)
+		w := New(said(s.renew), atMost(10), nil)
+		defer w.Close()
+		guard(w, 30*time.Second, true)
+		synctest.Wait() // the goroutine sleeps until that lease is due
+		short := &Lease{Holding: loser(func(error) {}), TTL: 6 * time.Second, Renew: true}
+		require.True(t, w.Guard(short, time.Now(), short.TTL))
+		later := &Lease{Holding: loser(func(error) {}), TTL: 9 * time.Second, Renew: true}
+		require.False(t, w.Guard(later, time.Now(), later.TTL), "the goroutine is about to look before that")
+		w.Hurry()
+		advance(3 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []time.Duration{2 * time.Second}, s.times()[:1])
+	})
+}
+
 func TestWatchdog_StoppedLeaseIsNeitherRenewedNorLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(up)
