@@ -123,9 +123,9 @@ func (r *Mutex) SendRelease(op *resource.ReleaseOp, first bool) {
 	switch {
 	case first && op.Pending:
 	case first && op.Plain:
-		r.Client.Frees.Submit(op, r.Client.Net.Prompt())
+		r.Client.Frees.Submit(op, true)
 	default:
-		r.Client.Releases.Submit(op, first && r.Client.Net.Prompt())
+		r.Client.Releases.Submit(op, first)
 	}
 }
 

@@ -158,7 +158,7 @@ func (r *LineCore) Ask(w *Waiter) {
 	switch op := r.Prepare(w); {
 	case op == nil:
 	case op.To != nil:
-		op.To.Submit(op, w.Patient && r.Client.Net.Prompt())
+		op.To.Submit(op, w.Patient)
 	default:
 		r.Client.Spawn(op.run)
 	}
