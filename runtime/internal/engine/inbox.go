@@ -28,7 +28,7 @@ func (x *Inbox[S]) Connect(s S) {
 		table := NewTable(S.OwnerNumber)
 		x.subscribers = &table
 	}
-	x.subscribers.Put(s)
+	x.subscribers.Add(s)
 }
 
 // Disconnect ends Connect.

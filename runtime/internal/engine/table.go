@@ -30,6 +30,7 @@ const (
 	tableParts = 32 // a power of two
 	leastRoom  = 8  // places of a part that has some
 	smallRoom  = 32 // places of a part from which on memory matters more than time
+	tableChurn = 8  // values of a part for one removed one, from which on values come and go
 )
 
 // The tags of places without a value; all others have tagged set.
@@ -59,30 +60,39 @@ func (t *Table[K, V]) Get(k K) (v V, ok bool) {
 	return v, false
 }
 
-// Put adds v, in place of a value with the same key.
-func (t *Table[K, V]) Put(v V) {
-	at := t.place(t.key(v), func() V { return v })
-	*at = v
+// Add adds v, with a key that no value has.
+func (t *Table[K, V]) Add(v V) {
+	t.begin()
+	p, hash := t.of(t.key(v))
+	t.addTo(p, hash, v)
 }
 
-// GetOrPut returns the value with a key. If there is none, it adds the one that create makes.
-func (t *Table[K, V]) GetOrPut(k K, create func() V) V { return *t.place(k, create) }
+// GetOrAdd returns the value with a key. If there is none, it adds the one that create makes.
+func (t *Table[K, V]) GetOrAdd(k K, create func() V) V {
+	t.begin()
+	p, hash := t.of(k)
+	if at := t.find(p, hash, k); at >= 0 {
+		return p.values[at]
+	}
+	v := create()
+	t.addTo(p, hash, v)
+	return v
+}
 
-// place returns where the value with a key is. If there is none, it adds the one that create makes.
-func (t *Table[K, V]) place(k K, create func() V) *V {
+// begin makes the parts.
+func (t *Table[K, V]) begin() {
 	if t.parts == nil {
 		t.parts = make([]part[V], tableParts)
 	}
-	p, hash := t.of(k)
-	at := t.find(p, hash, k)
-	if at < 0 {
-		if p.used+1 > len(p.tags)*7/8 {
-			t.move(p)
-		}
-		at = p.add(hash, create())
-		t.size++
+}
+
+// addTo adds v to p, which does not have it.
+func (t *Table[K, V]) addTo(p *part[V], hash uint64, v V) {
+	if p.used+1 > len(p.tags)*7/8 {
+		t.move(p)
 	}
-	return &p.values[at]
+	p.add(hash, v)
+	t.size++
 }
 
 // Remove removes the value with a key, and returns it, if there is one.
@@ -156,8 +166,8 @@ func (p *part[V]) next(at int) int {
 	return 0
 }
 
-// add adds v, which p does not have, and has room for, and returns its place.
-func (p *part[V]) add(hash uint64, v V) int {
+// add adds v, which p does not have, and has room for.
+func (p *part[V]) add(hash uint64, v V) {
 	at, tag := p.first(hash)
 	for p.tags[at] >= tagged {
 		at = p.next(at)
@@ -167,7 +177,6 @@ func (p *part[V]) add(hash uint64, v V) int {
 	}
 	p.tags[at], p.values[at] = tag, v
 	p.live++
-	return at
 }
 
 // roomFor returns the room for so many values, with some to spare: a power of two, or three quarters of one, which leaves less of a large part
@@ -183,9 +192,14 @@ func roomFor(values int) int {
 	}
 }
 
-// move gives the values of p as much room as they need, with one more, and none to removed ones.
+// move gives the values of p as much room as they need, with one more, and none to removed ones. Where many were removed, values come and go:
+// there p gets more to spare, or it would be moved again after a few changes.
 func (t *Table[K, V]) move(p *part[V]) {
-	room := roomFor(p.live + 1)
+	need := p.live + 1
+	if p.used-p.live > p.live/tableChurn {
+		need += p.live / 2
+	}
+	room := roomFor(need)
 	old := *p
 	*p = part[V]{tags: make([]uint8, room), values: make([]V, room)}
 	for at, tag := range old.tags {

@@ -40,7 +40,7 @@ func (g *Registry[T]) Enter(key string, closing bool) (T, error) {
 		var none T
 		return none, err
 	}
-	one := g.all.GetOrPut(key, func() T {
+	one := g.all.GetOrAdd(key, func() T {
 		one := g.create(g.Client, key)
 		one.references().registry = g.number
 		return one
