@@ -17,8 +17,8 @@ type address struct{ option rueidis.ClientOption }
 
 // The size of a connection's buffer for reading and of that for writing, in bytes, and of its ring of requests, as a power of two.
 const (
-	bufferSize = 32 << 10
-	ringScale  = 8
+	bufferSize = 16 << 10
+	ringScale  = 6
 )
 
 // address reads the url text.

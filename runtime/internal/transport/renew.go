@@ -133,8 +133,10 @@ func (t *tracker) renew(conn rueidis.DedicatedClient, cmd protocol.Command) ruei
 		return t.link.runOn(context.Background(), conn, cmd)
 	}
 	asked := monotonic.Now()
-	replies := conn.DoMulti(context.Background(), conn.B().ClientCaching().No().Build(), t.link.evalsha(cmd),
-		conn.B().Exists().Key(cmd.Keys...).Build())
+	// Commands of so many keys are pinned: the next ones, which are small, do not get their room, of which a connection keeps that of its last
+	// commands for as long as there are no others.
+	replies := conn.DoMulti(context.Background(), conn.B().ClientCaching().No().Build(), t.link.evalsha(cmd).Pin(),
+		conn.B().Exists().Key(cmd.Keys...).Build().Pin())
 	for _, i := range []int{0, 2} {
 		if _, answered := rueidis.IsRedisErr(replies[i].Error()); answered {
 			t.memory.Store(memoryAllRefused)
