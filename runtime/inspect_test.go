@@ -199,6 +199,21 @@ func TestLease_WithMaxHold(t *testing.T) {
 	}
 }
 
+// TestLease_WithMaxHoldAfterAWait shows that the limit of a call that waits for another process counts once it has the lock.
+func TestLease_WithMaxHoldAfterAWait(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	held, err := newClient(t, lockrt.Options{}).Mutex(key).Lock(patient(t))
+	require.NoError(t, err)
+	got := lockLater(context.Background(), newClient(t, lockrt.Options{Watchdog: 6 * time.Second}).Mutex(key), lockrt.WithMaxHold(time.Second))
+	inLine(t, redistest.Shared(t), key, 1)
+	require.NoError(t, held.Unlock(t.Context()))
+	limited := receive(t, got, "the lock")
+	require.NoError(t, limited.err)
+	receive(t, limited.lease.Context().Done(), "the end of its patience")
+	require.ErrorContains(t, context.Cause(limited.lease.Context()), "lease lost: held for longer than the limit")
+}
+
 func TestLease_TheLimitOfOneHolderIsNotTheNexts(t *testing.T) {
 	t.Parallel()
 	renewed := make(chan lockrt.RenewEvent, 1000)

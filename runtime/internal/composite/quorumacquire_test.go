@@ -39,7 +39,7 @@ func TestQuorumAcquire_HearsOfReleases(t *testing.T) {
 	var kinds []engine.EventKind
 	next := func() {
 		select {
-		case <-e.w.Events.Bell:
+		case <-e.w.Events.Bell():
 			for ev, ok := e.w.NextEvent(); ok; ev, ok = e.w.NextEvent() {
 				kinds = append(kinds, ev.Kind)
 			}

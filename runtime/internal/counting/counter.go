@@ -24,13 +24,15 @@ type Counter[T Wanting] struct {
 type Wanting interface {
 	engine.Demanding
 	Permit() *Permit // the permit for the waiter, or nil
+	MaxHold() time.Duration
 }
 
 // A Demand is the demand of a waiter at a counter.
 type Demand struct {
 	engine.Demand
 
-	Permit *Permit // the permit for the waiter, or nil
+	Permit  *Permit       // the permit for the waiter, or nil
+	MaxHold time.Duration // WithMaxHold, or 0
 }
 
 // A kind is the thing that a counter counts: permits, or the open latch.
@@ -151,8 +153,8 @@ func (s permits[T]) Grant(w *engine.Waiter[T], sent time.Time) bool {
 		s.c.Listen(s.Name)
 	}
 	s.c.Watchdog.Start(&p.guard, sent, w.Terms.TTL)
-	if w.Limit > 0 {
-		s.c.Watchdog.Limit(&p.guard, began.Add(w.Limit).Std())
+	if hold := w.For.MaxHold(); hold > 0 {
+		s.c.Watchdog.Limit(&p.guard, began.Add(hold).Std())
 	}
 	return true
 }

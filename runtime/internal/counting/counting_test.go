@@ -68,6 +68,8 @@ type wanting struct{ demand *Demand }
 func (x wanting) Demand() *engine.Demand { return &x.demand.Demand }
 func (x wanting) Permit() *Permit        { return x.demand.Permit }
 
+func (x wanting) MaxHold() time.Duration { return 0 }
+
 // TestPermit_Part shows what is left of permits that were acquired together when some of them are released, and the end of the last.
 func TestPermit_Part(t *testing.T) {
 	t.Parallel()

@@ -104,7 +104,7 @@ func TestAlarms_Wake(t *testing.T) {
 		set, stopped, never := NewWaiter[int](), NewWaiter[int](), NewWaiter[int]()
 		set.Poke()
 		set.NextEvent()
-		set.Events.Shrink()
+		set.Events.Shrink(false)
 		a.Set(set, time.Second)
 		a.Set(stopped, time.Second)
 		a.Stop(stopped)
@@ -132,7 +132,7 @@ func TestAlarms_LooksAreRechecks(t *testing.T) {
 			for _, longest := range []time.Duration{LookAgain, LookAgainBlind} {
 				w := NewWaiter[int]()
 				a.Set(w, NextLook(longest, ttl, true))
-				<-w.Events.Bell
+				<-w.Events.Bell()
 				ev, ok := w.NextEvent()
 				require.True(t, ok)
 				require.Equal(t, want, ev.Recheck, "%v", longest)

@@ -7,30 +7,34 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// Suspects are the calls of a client that may wait for ever. Each call becomes a suspect after the same time, so calls are due in
-// the order in which they began to wait, nearly: a list and one timer serve any number of calls. One that began a moment before the call ahead of
-// it in the list is suspected with that.
+// Suspects are the calls of a client that may wait for ever. Each call becomes a suspect when it has taken for the same time, so calls are due
+// in the order in which they begin to wait, nearly: a list and one timer serve any number of calls. One that began before the call ahead of it in
+// the list is suspected with that.
 type Suspects[T any] struct {
 	mu          sync.Mutex // guards the rest, and the suspicions of waiters
+	after       time.Duration
 	first, last *Waiter[T]
 	timer       *time.Timer // made for the first of them
 	armed       bool
 }
 
 // A suspicion is the place of a waiter among the suspects.
-type suspicion[T any] struct {
-	due           monotonic.Time // 0 before its wait begins; it stays when the time has come
-	before, after *Waiter[T]
-}
+type suspicion[T any] struct{ before, after *Waiter[T] }
 
-// Begin makes w, which waits since the time at, a suspect when it has waited for so long, once for each wait. That time is a moment ago.
-func (s *Suspects[T]) Begin(w *Waiter[T], at monotonic.Time, after time.Duration) {
-	if !w.suspicion.due.IsZero() {
+// due returns when w is a suspect.
+func (s *Suspects[T]) due(w *Waiter[T]) monotonic.Time { return w.Call.Since.Add(s.after) }
+
+// Begin makes w, which waits for others, a suspect when its call has taken for as long as after, once for each wait. That is the same for all
+// calls.
+func (s *Suspects[T]) Begin(w *Waiter[T], after time.Duration) {
+	if w.suspect {
 		return
 	}
+	w.suspect = true
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w.suspicion = suspicion[T]{due: at.Add(after), before: s.last}
+	s.after = after
+	w.suspicion = suspicion[T]{before: s.last}
 	if s.last == nil {
 		s.first = w
 	} else {
@@ -41,22 +45,23 @@ func (s *Suspects[T]) Begin(w *Waiter[T], at monotonic.Time, after time.Duration
 		return
 	}
 	s.armed = true
+	in := monotonic.Until(s.due(w))
 	if s.timer == nil {
-		s.timer = time.AfterFunc(after, s.come)
+		s.timer = time.AfterFunc(in, s.come)
 	} else {
-		s.timer.Reset(after)
+		s.timer.Reset(in)
 	}
 }
 
 // End removes w, if it is a suspect: its wait is over. After that w gets no event of the suspects.
 func (s *Suspects[T]) End(w *Waiter[T]) {
-	if w.suspicion.due.IsZero() {
+	if !w.suspect {
 		return
 	}
+	w.suspect = false
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(w)
-	w.suspicion = suspicion[T]{}
 }
 
 // remove is end for a caller that holds s.mu.
@@ -84,12 +89,12 @@ func (s *Suspects[T]) come() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := monotonic.Now()
-	for s.first != nil && !s.first.suspicion.due.After(now) {
+	for s.first != nil && !s.due(s.first).After(now) {
 		w := s.first
 		s.remove(w)
 		w.Notify(Event{Kind: Suspected})
 	}
 	if s.armed = s.first != nil; s.armed {
-		s.timer.Reset(s.first.suspicion.due.Sub(now))
+		s.timer.Reset(s.due(s.first).Sub(now))
 	}
 }

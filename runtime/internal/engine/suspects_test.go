@@ -23,8 +23,9 @@ func TestSuspects_EachInItsTurn(t *testing.T) {
 		}
 		begin := func() *Waiter[int] {
 			w := NewWaiter[int]()
-			s.Begin(w, monotonic.Now(), after)
-			s.Begin(w, monotonic.Now(), after) // once is enough
+			w.Call.Since = monotonic.Now()
+			s.Begin(w, after)
+			s.Begin(w, after) // once is enough
 			pass(100 * time.Millisecond)
 			return w
 		}
@@ -54,7 +55,8 @@ func TestSuspects_EachInItsTurn(t *testing.T) {
 		require.Nil(t, s.last)
 
 		s.End(all[3])
-		s.Begin(all[3], monotonic.Now(), after) // in another wait
+		all[3].Call.Since = monotonic.Now()
+		s.Begin(all[3], after) // in another wait
 		pass(after)
 		require.Equal(t, 1, suspects(all[3]))
 	})

@@ -11,7 +11,6 @@ import (
 // A Waiter is one call that waits in a contest, for what T says.
 type Waiter[T any] struct {
 	Terms  Terms
-	Limit  time.Duration  // WithMaxHold, or 0
 	Events EventQueue     // from the contest
 	alarm  monotonic.Time // when it is poked; 0 if that was never set, or cancelled
 	For    T              // the subject of its wait
@@ -22,7 +21,7 @@ type Waiter[T any] struct {
 
 	Linger  int32         // WithLinger, in microseconds
 	Asks    atomic.Int32  // number of its requests under way
-	poked   atomic.Int32  // the purpose of the Reason among the events
+	Number  atomic.Uint32 // its number for other processes; 0 as long as it has none
 	alarmed int32         // its place among the alarms, counted from 1; 0 if it is none of them
 	Follows bool          // it waits only for the answer to an earlier request of this process
 	Patient bool          // only an answer can end a request of it
@@ -30,8 +29,8 @@ type Waiter[T any] struct {
 	Attends bool          // it listens for messages to the wait queue, until it leaves
 	Recheck bool          // its request is for a Reason with Recheck; its own goroutine reads and sets this
 	early   bool          // it may be poked before its alarm; guarded by the alarms
+	suspect bool          // it is a suspect, or was one in this wait; its own goroutine reads and sets this
 	Place   Place         // in the contest; guarded by the lock of the queue
-	Number  atomic.Uint64 // its number for other processes; 0 as long as it has none
 }
 
 // A Call describes the call of a waiter, for readers from outside. It does not change once the waiter has joined a
@@ -66,7 +65,7 @@ func (l *Label) Template() string {
 }
 
 // NewWaiter returns a waiter of no call.
-func NewWaiter[T any]() *Waiter[T] { return &Waiter[T]{Events: NewEventQueue()} }
+func NewWaiter[T any]() *Waiter[T] { return new(Waiter[T]) }
 
 // Once reports whether the waiter tries once.
 func (w *Waiter[T]) Once() bool { return w.Call.Wait == 0 }
@@ -91,26 +90,11 @@ func (w *Waiter[T]) Reset() bool {
 // Break ends the wait with err, since the call is in a deadlock. The caller holds the lock of the contest.
 func (w *Waiter[T]) Break(err error) { w.Notify(Event{Kind: Broken, Err: err}) }
 
-// The purposes of a Reason among the events of a waiter.
-const (
-	notPoked int32 = iota // there is none
-	toRecheck
-	toAskNow
-)
-
 // Poke tells w that there is a reason to ask now. It does not block.
-func (w *Waiter[T]) Poke() {
-	if w.poked.Swap(toAskNow) == notPoked {
-		w.Notify(Event{Kind: Reason})
-	}
-}
+func (w *Waiter[T]) Poke() { w.Events.Remind(false) }
 
 // recheck tells w to ask again since it has heard nothing for long.
-func (w *Waiter[T]) recheck() {
-	if w.poked.CompareAndSwap(notPoked, toRecheck) {
-		w.Notify(Event{Kind: Reason})
-	}
-}
+func (w *Waiter[T]) recheck() { w.Events.Remind(true) }
 
 // Lead gives w, the head of its queue, the turn to ask, or reminds w if it has the turn already. It does not block.
 func (w *Waiter[T]) Lead() {
@@ -126,9 +110,4 @@ func (w *Waiter[T]) Lead() {
 func (w *Waiter[T]) Notify(ev Event) { w.Events.Put(ev) }
 
 // NextEvent takes the oldest of the events of w, if there is one.
-func (w *Waiter[T]) NextEvent() (ev Event, ok bool) {
-	if ev, ok = w.Events.Take(); ok && ev.Kind == Reason {
-		ev.Recheck = w.poked.Swap(notPoked) == toRecheck
-	}
-	return ev, ok
-}
+func (w *Waiter[T]) NextEvent() (ev Event, ok bool) { return w.Events.Take() }

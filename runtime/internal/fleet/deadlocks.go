@@ -29,7 +29,7 @@ type deadlocks struct {
 	clients  map[string]string          // likewise: ids of processes by the patterns of their channels
 
 	mu      sync.Mutex       // guards the rest
-	numbers uint64           // of calls that wait
+	numbers uint32           // of calls that wait
 	seen    map[string]found // the holders that were found last, by their keys
 }
 
@@ -122,11 +122,13 @@ func (d *deadlocks) Keep(number uint64) {
 // number returns the number of a waiting call. The caller holds the lock of what the call waits for.
 func (d *deadlocks) number(c Call) uint64 {
 	if n := c.Number.Load(); n != 0 {
-		return n
+		return uint64(n)
 	}
-	d.numbers++
+	if d.numbers++; d.numbers == 0 { // after billions of calls that are over
+		d.numbers++
+	}
 	c.Number.Store(d.numbers)
-	return d.numbers
+	return uint64(d.numbers)
 }
 
 // leasesAbove returns the leases whose contexts ctx is under. Of permits that were acquired together it returns each.
@@ -212,7 +214,7 @@ func (d *deadlocks) Found(number uint64, circle deadlock.Circle) {
 	if d.cfg.Break != nil && victim.Number == number && victim.Process == d.cfg.UUID {
 		err := d.cfg.Break(e.Deadlock)
 		d.cfg.Locks.EachWaiting(call.Key, func(c Call) {
-			if c.Number.Load() == number {
+			if uint64(c.Number.Load()) == number {
 				c.Waiter.Break(err)
 				e.Broken = true
 			}

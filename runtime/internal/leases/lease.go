@@ -55,12 +55,13 @@ type Core struct {
 
 // An Extra is what few leases have, and a Core only points to: a process may hold very many. The zero value is that of a lease without one.
 type Extra struct {
-	Owner  *Owner                // of the caller, or nil
-	token  int64                 // the fencing token, 0 if it has none
-	Parts  Parts                 // its parts, or nil
-	Within atomic.Pointer[Lease] // the lease that it is a part of, or nil
-	call   *origin               // of the call that got it; its content is set before the progress is leaseHad, and it is nil without hooks
-	over   atomic.Int64          // when it ended, a monotonic.Time; 0 before, or without a hook
+	Owner   *Owner                // of the caller, or nil
+	token   int64                 // the fencing token, 0 if it has none
+	MaxHold time.Duration         // WithMaxHold of its call, or 0; set before it is granted
+	Parts   Parts                 // its parts, or nil
+	Within  atomic.Pointer[Lease] // the lease that it is a part of, or nil
+	call    *origin               // of the call that got it; its content is set before the progress is leaseHad, and it is nil without hooks
+	over    atomic.Int64          // when it ended, a monotonic.Time; 0 before, or without a hook
 
 	progress atomic.Int32 // a leaseProgress; without hooks it stays leaseUnknown
 }

@@ -111,6 +111,7 @@ func (c *Client) count(ctx context.Context, a *leases.Attempt, want func() *coun
 	defer ct.Exit()
 	w := resource.NewWaiter(ctx, nil, &cfg)
 	w.For.CounterDemand = want()
+	w.For.CounterDemand.MaxHold = cfg.MaxHold
 	start := time.Now()
 	err = c.base.Await(ctx, ct, w, &cfg, a.Waits)
 	if err == nil && ctx.Err() != nil {

@@ -38,7 +38,7 @@ func TestInbox_AMessageToNobody(t *testing.T) {
 	leave := c.base.Listen(tag)
 	defer func() { leave() }()
 	select {
-	case <-w.Events.Bell:
+	case <-w.Events.Bell():
 		require.True(t, asked())
 	case <-over:
 		require.Fail(t, "the channel is not subscribed")
@@ -50,7 +50,7 @@ func TestInbox_AMessageToNobody(t *testing.T) {
 		server.Do("PING") // perhaps it has arrived meanwhile
 		leave = c.base.Listen(tag)
 		select {
-		case <-w.Events.Bell:
+		case <-w.Events.Bell():
 			if asked() {
 				return
 			}

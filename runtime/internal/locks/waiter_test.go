@@ -26,7 +26,7 @@ import (
 func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	t.Parallel()
 	r := policy.NewMutex(new(resource.Client), "k")
-	w := &resource.Waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: leases.UntilDone}}
+	w := &resource.Waiter{Call: engine.Call{Since: monotonic.Now(), Wait: leases.UntilDone}}
 	r.Queue.Push(w)
 	r.Busy = 1
 	w.Asks.Add(1)
@@ -38,7 +38,7 @@ func TestResource_RequestKnowsItsWaiterUntilItHasSpoken(t *testing.T) {
 	}
 	require.Never(t, func() bool { return w.Asks.Load() == 0 }, 20*time.Millisecond, time.Millisecond) // its outcome is not recorded yet
 	release()
-	<-w.Events.Bell
+	<-w.Events.Bell()
 	ev, ok := w.NextEvent()
 	require.True(t, ok)
 	require.Equal(t, engine.Failed, ev.Kind)

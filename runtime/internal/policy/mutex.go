@@ -63,11 +63,11 @@ func (r *Mutex) Join(w *resource.Waiter) resource.Entry {
 // Subject does not read the lease of a waiter: a parked call has none, and gets one under the lock of r.
 func (r *Mutex) Subject(*resource.Waiter) (kind, key string) { return core.KindMutex, r.Key }
 
-// Park frees the lease of w, unless the owner of its call has to be known.
+// Park frees the lease of w, unless the owner of its call, or how long it may hold the key, has to be known.
 func (r *Mutex) Park(w *resource.Waiter) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	if w.Place.Queued() && w.For.Lease != nil && w.For.Lease.Core().Rare().Owner == nil {
+	if w.Place.Queued() && w.For.Lease != nil && w.For.Lease.Core().Rare().Owner == nil && w.For.Lease.Core().Rare().MaxHold == 0 {
 		w.For.Lease = nil
 	}
 }

@@ -185,7 +185,7 @@ func (r *RW) Join(w *resource.Waiter) resource.Entry {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if w.For.Lease.Core().Rare().Owner != nil { // which may have been granted the lock a moment ago
-		allowed, under, err := r.allowed(w.For.Lease.Core().Parent, w.For.Lease, w.Terms, w.Limit)
+		allowed, under, err := r.allowed(w.For.Lease.Core().Parent, w.For.Lease, w.Terms, w.For.Lease.Core().Rare().MaxHold)
 		switch {
 		case allowed:
 			w.Place = engine.PlaceGranted
@@ -211,7 +211,7 @@ func (r *RW) Follow(w *resource.Waiter) bool {
 		return false
 	}
 	at := monotonic.Now()
-	g := r.joinable(w.Terms, w.Limit, at)
+	g := r.joinable(w.Terms, w.For.Lease.Core().Rare().MaxHold, at)
 	if g == nil {
 		return false
 	}

@@ -25,10 +25,6 @@ func (c *Client) Collect(ctx context.Context, q Contest, w *Waiter, cfg *leases.
 	if c.Refusal() != nil || cfg.Yields != nil || !w.Events.TakeIf(engine.Given) {
 		return nil, false, nil
 	}
-	select {
-	case <-w.Events.Bell: // for that event
-	default:
-	}
 	l, err = c.conclude(ctx, q, w, cfg, nil)
 	return l, true, err
 }
@@ -65,10 +61,10 @@ func (c *Client) begin(ctx context.Context, q Contest, w *Waiter, cfg *leases.Co
 		return entry, true
 	}
 	if done := ctx.Done(); done == nil {
-		<-w.Events.Bell // to wait for one channel costs a third of waiting for several, one of which all calls share
+		w.Events.Wait() // which costs a third of waiting for several channels, one of which all calls share
 	} else {
 		select {
-		case <-w.Events.Bell:
+		case <-w.Events.Bell():
 		case <-done:
 			return entry, true
 		}
@@ -102,7 +98,7 @@ func (c *Client) awaitFrom(ctx context.Context, q Contest, w *Waiter, cfg *lease
 	var s wait
 	s.c, s.ctx, s.done, s.q, s.w, s.length, s.polling = c, ctx, ctx.Done(), q, w, cfg.Wait, cfg.Polling
 	defer s.end()
-	if s.begin(entry, asked, cfg, waiting) {
+	if s.begin(entry, asked, waiting) {
 		return nil
 	}
 	for {
@@ -111,15 +107,15 @@ func (c *Client) awaitFrom(ctx context.Context, q Contest, w *Waiter, cfg *lease
 				return err
 			}
 		}
-		if s.bell { // to wait for one channel costs a third of waiting for several
-			<-w.Events.Bell
+		if s.waitsForEvents(cfg) { // which costs a third of waiting for several channels, and less memory
+			w.Events.Wait()
 			if over, err := s.handle(cfg, waiting); over {
 				return err
 			}
 			continue
 		}
 		select {
-		case <-w.Events.Bell:
+		case <-w.Events.Bell():
 			if over, err := s.handle(cfg, waiting); over {
 				return err
 			}
@@ -142,13 +138,13 @@ func (c *Client) awaitFrom(ctx context.Context, q Contest, w *Waiter, cfg *lease
 }
 
 // park sets the alarm of w, which has nothing to do until an event comes, and frees what it does not need until then: very many calls
-// may wait, for long. The end of the client is an event, too, which costs less memory than one more channel. park returns why the
+// may wait, for long. If it waits for events alone, that includes a channel. The end of the client is an event, too. park returns why the
 // client grants nothing any more, or nil.
-func (c *Client) park(q Contest, w *Waiter, pause time.Duration) error {
+func (c *Client) park(q Contest, w *Waiter, pause time.Duration, alone bool) error {
 	if parks, ok := q.(parking); ok {
 		parks.Park(w)
 	}
-	w.Events.Shrink()
+	w.Events.Shrink(!alone)
 	c.alarms.Set(w, pause)
 	return c.Refusal() // if it ended before the alarm was set
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
@@ -54,7 +55,7 @@ func awaits(t *testing.T, opts core.Settings, cfg leases.Config, s *scripted, d 
 		c.MakeChannels()
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
-		w := &Waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: leases.UntilDone}}
+		w := &Waiter{Call: engine.Call{Since: monotonic.Now(), Wait: leases.UntilDone}}
 		cfg.Polling = true
 		start := time.Now()
 		err := c.Await(ctx, s, w, &cfg, nil)
@@ -76,10 +77,46 @@ func TestAwait_InLineAfterTheEndOfTheClient(t *testing.T) {
 		c.Settings = coretest.Defaults(core.Settings{DeadlockAfter: -1})
 		c.MakeChannels()
 		close(c.Closing)
-		w := &Waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: leases.UntilDone}}
+		w := &Waiter{Call: engine.Call{Since: monotonic.Now(), Wait: leases.UntilDone}}
 		err := c.Await(context.Background(), new(standing), w, &leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{Polling: true}}, nil)
 		require.ErrorIs(t, err, failure.ErrClosed)
 	})
+}
+
+// A mute contest has a waiter in line whose request is not answered.
+type mute struct{ standing }
+
+func (s *mute) Join(*Waiter) Entry                     { return ToAsk }
+func (s *mute) Ask(*Waiter)                            {}
+func (s *mute) StartFor(*Waiter) (time.Duration, bool) { return 0, false }
+
+// TestAwait_EndOfTheClientWhileItAsks shows that a call in line that awaits an answer needs no channel to learn that its client ends: an event
+// comes, see [user.Refuse]. One that begins after that finds it.
+func TestAwait_EndOfTheClientWhileItAsks(t *testing.T) {
+	t.Parallel()
+	for _, ended := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := new(Client)
+			c.Settings = coretest.Defaults(core.Settings{DeadlockAfter: -1})
+			c.MakeChannels()
+			if ended {
+				close(c.Closing)
+			}
+			w := &Waiter{Call: engine.Call{Since: monotonic.Now(), Wait: leases.UntilDone}}
+			outcome := make(chan error, 1)
+			go func() {
+				outcome <- c.Await(context.Background(), new(mute), w, &leases.Config{Wait: leases.UntilDone, Terms: engine.Terms{Polling: true}}, nil)
+			}()
+			synctest.Wait()
+			if !ended {
+				close(c.Closing)
+				synctest.Wait()
+				require.Empty(t, outcome)
+				w.Poke()
+			}
+			require.ErrorIs(t, <-outcome, failure.ErrClosed)
+		})
+	}
 }
 
 var (
@@ -238,7 +275,7 @@ func TestAwait_TellsOfAWaitWithoutABound(t *testing.T) {
 				}
 				defer cancel()
 				s := &scripted{answer: func(int) engine.Event { return no }}
-				w := &Waiter{Events: engine.NewEventQueue(), Call: engine.Call{Wait: leases.UntilDone}}
+				w := &Waiter{Call: engine.Call{Since: monotonic.Now(), Wait: leases.UntilDone}}
 				require.Error(t, c.Await(ctx, s, w, &leases.Config{Wait: test.wait, Terms: engine.Terms{Polling: true}, Backoff: core.ConstantBackoff(time.Minute)}, nil))
 				var want []time.Duration
 				if test.want > 0 {

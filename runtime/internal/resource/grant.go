@@ -207,7 +207,7 @@ func (r *LineCore) serve(g *Grant, w *Waiter, at monotonic.Time) {
 	}
 	g.TokenPending = w.Follows && w.Terms.Fenced
 	g.Attach(l)
-	g.LimitTo(w.Limit, l)
+	g.LimitTo(l.Core().Rare().MaxHold, l)
 	if g.Ticket.Use == ticketOfHead { // keys of other kinds do not linger
 		g.SetLinger(time.Duration(w.Linger) * time.Microsecond)
 	}

@@ -5,15 +5,14 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/leases"
-	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
 
-// mayWaitForEver makes w, which waits for others since the time at, a suspect after Options.DeadlockAfter, once for each wait: if nothing
+// mayWaitForEver makes w, which waits for others, a suspect when its call has taken for Options.DeadlockAfter, once for each wait: if nothing
 // bounds that, or if it is under a lease for which others may wait.
-func (c *Client) mayWaitForEver(ctx context.Context, w *Waiter, wait time.Duration, at monotonic.Time) {
+func (c *Client) mayWaitForEver(ctx context.Context, w *Waiter, wait time.Duration) {
 	if after := c.Settings.DeadlockAfter; after > 0 && (!bound(ctx, wait) || leases.Innermost(ctx) != nil) {
-		c.suspects.Begin(w, at, after)
+		c.suspects.Begin(w, after)
 	}
 }
 

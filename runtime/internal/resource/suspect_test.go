@@ -11,7 +11,6 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
-	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // A call is suspected after Settings.DeadlockAfter if nothing bounds its wait.
@@ -28,15 +27,15 @@ func TestMayWaitForEver(t *testing.T) {
 			<-time.After(time.Minute)
 			synctest.Wait()
 		}
-		c.mayWaitForEver(bounded, w, leases.UntilDone, monotonic.Now())
-		c.mayWaitForEver(context.Background(), w, time.Minute, monotonic.Now())
+		c.mayWaitForEver(bounded, w, leases.UntilDone)
+		c.mayWaitForEver(context.Background(), w, time.Minute)
 		c.Settings.DeadlockAfter = -1
-		c.mayWaitForEver(context.Background(), w, leases.UntilDone, monotonic.Now())
+		c.mayWaitForEver(context.Background(), w, leases.UntilDone)
 		pass()
 		_, ok := w.NextEvent()
 		require.False(t, ok)
 		c.Settings.DeadlockAfter = after
-		c.mayWaitForEver(context.Background(), w, leases.UntilDone, monotonic.Now())
+		c.mayWaitForEver(context.Background(), w, leases.UntilDone)
 		pass()
 		ev, ok := w.NextEvent()
 		require.True(t, ok)

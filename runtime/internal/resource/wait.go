@@ -36,7 +36,6 @@ type wait struct {
 	recheck  bool // the reason is that nothing was heard for long
 	over     bool // the wait is over, and the last answer is awaited
 	reported bool // it is reported that the call waits for others
-	bell     bool // nothing but an event is awaited
 	resent   int  // requests sent again at once, since an earlier one may have taken effect
 	refusals int
 	saidNo   monotonic.Time // when Redis last refused
@@ -45,7 +44,8 @@ type wait struct {
 	deadline <-chan time.Time // of the wait
 	limit    <-chan time.Time // of the wait for the last answer
 	answered <-chan struct{}  // closed when Redis has answered another waiter of the contest
-	closing  <-chan struct{}  // nil while the end of the client comes as an event
+	closing  <-chan struct{}  // ends, or nil while the end of the client comes as an event
+	ends     <-chan struct{}  // closed when the client ends; nil for a waiter to which that always comes as an event, see [user.Refuse]
 
 	listener *hub.Listener
 	queueKey string         // the key for whose wait queue the client listens, if it does
@@ -56,8 +56,11 @@ type wait struct {
 // begin starts the wait of a waiter that has joined the contest, and reports whether it has what it wants.
 //
 //go:noinline
-func (s *wait) begin(entry Entry, asked bool, cfg *leases.Config, waiting func()) bool {
-	s.closing = s.c.Closing
+func (s *wait) begin(entry Entry, asked bool, waiting func()) bool {
+	if _, line := s.q.(yielding); !line || s.length != leases.UntilDone || s.c.Refusal() != nil {
+		s.ends = s.c.Closing
+	}
+	s.closing = s.ends
 	if s.length > 0 {
 		s.timers[0] = time.NewTimer(s.length)
 		s.deadline = s.timers[0].C
@@ -70,19 +73,18 @@ func (s *wait) begin(entry Entry, asked bool, cfg *leases.Config, waiting func()
 		return true
 	}
 	if entry == ToWait && !s.w.Once() && s.w.Events.Empty() {
-		s.waits(waiting, s.w.Call.Since)
+		s.waits(waiting)
 		s.hear() // other processes may join the contest
 		if _, ok := s.q.(queueing); ok && s.c.Refusal() == nil {
-			s.rests(cfg) // such a waiter gets the end of the client as an event, see [user.Refuse]
+			s.closing = nil // such a waiter gets the end of the client as an event, see [user.Refuse]
 		}
 	}
 	return false
 }
 
-// rests records that the end of the client, whose channel all calls share, comes as an event.
-func (s *wait) rests(cfg *leases.Config) {
-	s.closing = nil
-	s.bell = s.deadline == nil && s.limit == nil && s.answered == nil && cfg.Yields == nil && s.done == nil
+// waitsForEvents reports whether an event is all that is awaited.
+func (s *wait) waitsForEvents(cfg *leases.Config) bool {
+	return s.closing == nil && s.done == nil && s.deadline == nil && s.limit == nil && s.answered == nil && cfg.Yields == nil
 }
 
 // end frees what the wait had.
@@ -154,7 +156,7 @@ func (s *wait) ready() (over bool, err error) {
 
 // ask sends a request, unless the start belongs to one of Redisson's waiters.
 func (s *wait) ask() {
-	s.closing, s.bell = s.c.Closing, false
+	s.closing = s.ends
 	if yields, ok := s.q.(yielding); ok && !s.over {
 		if start, foreign := yields.StartFor(s.w); start > 0 {
 			if s.listener == nil && !s.polling && foreign {
@@ -180,9 +182,9 @@ func (s *wait) listen() {
 	})
 }
 
-// waits records that the call waits for others since the time at, and reports it, once, by waiting if that is not nil.
-func (s *wait) waits(waiting func(), at monotonic.Time) {
-	s.c.mayWaitForEver(s.ctx, s.w, s.length, at)
+// waits records that the call waits for others, and reports it, once, by waiting if that is not nil.
+func (s *wait) waits(waiting func()) {
+	s.c.mayWaitForEver(s.ctx, s.w, s.length)
 	if waiting != nil && !s.reported {
 		waiting()
 		s.reported = true
@@ -262,7 +264,6 @@ func (s *wait) conclude() error {
 //
 //go:noinline
 func (s *wait) handle(cfg *leases.Config, waiting func()) (over bool, err error) {
-	s.bell = false
 	ev, ok := s.w.NextEvent()
 	if !ok {
 		return false, nil
@@ -272,10 +273,10 @@ func (s *wait) handle(cfg *leases.Config, waiting func()) (over bool, err error)
 		if s.c.Refusal() != nil {
 			return true, failure.ErrClosed
 		}
-		s.closing = s.c.Closing
+		s.closing = s.ends
 		s.recheck = ev.Recheck && (s.recheck || !s.reasoned)
 		if s.reasoned = true; !s.leading && !s.w.Once() {
-			s.waits(waiting, monotonic.Now())
+			s.waits(waiting)
 			s.hear()
 		}
 	case engine.Given:
@@ -293,7 +294,7 @@ func (s *wait) handle(cfg *leases.Config, waiting func()) (over bool, err error)
 		if s.w.Once() {
 			return true, failure.ErrNotAcquired
 		}
-		s.waits(waiting, s.saidNo)
+		s.waits(waiting)
 		s.hear()
 	case engine.Failed:
 		err = s.failed(ev, cfg)
@@ -333,7 +334,7 @@ func (s *wait) refused(ev engine.Event, cfg *leases.Config, waiting func()) erro
 	if s.over {
 		return nil
 	}
-	s.waits(waiting, s.saidNo)
+	s.waits(waiting)
 	if s.refusals++; s.polling {
 		if s.refusals == cfg.Backoff.Limit() {
 			return fmt.Errorf("%w in %d attempts", failure.ErrNotAcquired, s.refusals)
@@ -356,8 +357,8 @@ func (s *wait) refused(ev engine.Event, cfg *leases.Config, waiting func()) erro
 	if _, ok := s.q.(queueing); ok && !ev.Behind && !s.c.Net.TracksChanges() { // it is in a wait queue there
 		longest = engine.LookAgainBlind
 	}
-	s.rests(cfg)
-	return s.c.park(s.q, s.w, engine.NextLook(longest, ev.TTL, heard && (!ev.Foreign || s.listener.Live())))
+	s.closing = nil // the end of the client comes as an event
+	return s.c.park(s.q, s.w, engine.NextLook(longest, ev.TTL, heard && (!ev.Foreign || s.listener.Live())), s.waitsForEvents(cfg))
 }
 
 // endedByContext returns the error of a call whose context has ended.

@@ -60,6 +60,9 @@ type Wish struct {
 // Demand returns the demand of a waiter at a counter.
 func (x Wish) Demand() *engine.Demand { return &x.CounterDemand.Demand }
 
+// MaxHold returns for how long a waiter at a counter may have its permit, or 0 if there is no limit.
+func (x Wish) MaxHold() time.Duration { return x.CounterDemand.MaxHold }
+
 // Permit returns the permit for a waiter at a counter, or nil.
 func (x Wish) Permit() *counting.Permit { return x.CounterDemand.Permit }
 
@@ -79,7 +82,10 @@ func NewWaiter(ctx context.Context, l *leases.Lease, cfg *leases.Config) *Waiter
 func NewWaiterSince(ctx context.Context, since monotonic.Time, l *leases.Lease, cfg *leases.Config) *Waiter {
 	w := waiters.Get().(*Waiter)
 	w.Call = engine.Call{Ctx: ctx, Label: cfg.Label, Since: since, Wait: cfg.Wait}
-	w.Terms, w.Limit, w.Linger, w.Follows, w.For.Lease = cfg.Terms, cfg.MaxHold, int32(cfg.Linger/time.Microsecond), cfg.Follows, l
+	w.Terms, w.Linger, w.Follows, w.For.Lease = cfg.Terms, int32(cfg.Linger/time.Microsecond), cfg.Follows, l
+	if cfg.MaxHold > 0 && l != nil {
+		l.Core().More().MaxHold = cfg.MaxHold
+	}
 	return w
 }
 
