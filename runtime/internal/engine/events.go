@@ -195,7 +195,8 @@ func (b *EventQueue) Empty() bool {
 // empty is Empty for a caller that holds b.mu.
 func (b *EventQueue) empty() bool { return b.room == nil || len(b.room.events) == 0 }
 
-// Shrink frees the room for events if there are none, but not the bell, if keepBell is set. The next event makes the room again.
+// Shrink frees the room for events if there are none, but not the bell, if keepBell is set. The next event makes the room again. The waiter
+// alone calls it.
 func (b *EventQueue) Shrink(keepBell bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
