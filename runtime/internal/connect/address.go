@@ -18,7 +18,7 @@ type address struct{ option rueidis.ClientOption }
 // The size of a connection's buffer for reading and of that for writing, in bytes, and of its ring of requests, as a power of two.
 const (
 	bufferSize = 16 << 10
-	ringScale  = 6
+	ringScale  = 7
 )
 
 // address reads the url text.
