@@ -3,23 +3,21 @@ package lockrt_test
 import (
 	"runtime"
 	"strconv"
+	"sync"
 	"testing"
 )
 
 // BenchmarkMemory_Go shows what Go itself takes for the parts of a held lock and of a waiting call that no lock can do without, which
-// BenchmarkMemory contains. A waiting call waits for its turn, on a channel of its own, which is in a list of the client, and for a moment
-// also for the end of the client.
+// BenchmarkMemory contains. A waiting call that nothing else can end waits for its turn on a semaphore of its own, as a sync.WaitGroup has
+// one. Other calls wait on a channel of their own, and on one that all share.
 func BenchmarkMemory_Go(b *testing.B) {
 	const many = 10_000
-	waiting := func(goroutines, channels int, wait func(closing <-chan struct{})) (end func()) {
-		closing, started, ended := make([]chan struct{}, channels), make(chan struct{}), make(chan struct{})
-		for i := range closing {
-			closing[i] = make(chan struct{}, 1)
-		}
+	waiting := func(goroutines int, wait func(i int), wake func()) (end func()) {
+		started, ended := make(chan struct{}), make(chan struct{})
 		for i := range goroutines {
 			go func() {
 				started <- struct{}{}
-				wait(closing[i%channels])
+				wait(i)
 				ended <- struct{}{}
 			}()
 		}
@@ -27,33 +25,61 @@ func BenchmarkMemory_Go(b *testing.B) {
 			<-started
 		}
 		return func() {
-			for _, c := range closing {
-				close(c)
-			}
+			wake()
 			for range goroutines {
 				<-ended
 			}
 		}
 	}
 	// Go reuses goroutines that have ended. So none ends before all are measured, and the first ones take those of other benchmarks.
-	b.Cleanup(waiting(5*many, 1, func(closing <-chan struct{}) { <-closing }))
-	goroutines := func(name string, channels int, wait func(closing <-chan struct{})) {
+	last := make(chan struct{})
+	b.Cleanup(waiting(5*many, func(int) { <-last }, func() { close(last) }))
+	goroutines := func(name string, begin func() (wait func(i int), wake func())) {
 		b.Run("goroutine, "+name, func(sub *testing.B) {
 			before := heap()
 			for sub.Loop() {
-				b.Cleanup(waiting(many, channels, wait))
+				wait, wake := begin()
+				b.Cleanup(waiting(many, wait, wake))
 			}
 			sub.ReportMetric((heap()-before)/many/float64(sub.N), "bytes/each")
 		})
 	}
-	goroutines("one channel for all", 1, func(closing <-chan struct{}) { <-closing })
-	goroutines("one channel, its own", many, func(closing <-chan struct{}) { <-closing })
-	goroutines("one of two channels, one its own", 1, func(closing <-chan struct{}) {
-		own := make(chan struct{}, 1)
-		select {
-		case <-own:
-		case <-closing:
+	goroutines("one channel for all", func() (func(int), func()) {
+		all := make(chan struct{})
+		return func(int) { <-all }, func() { close(all) }
+	})
+	goroutines("a semaphore of its own", func() (func(int), func()) {
+		own := make([]*sync.WaitGroup, many)
+		for i := range own {
+			own[i] = new(sync.WaitGroup)
+			own[i].Add(1)
 		}
+		return func(i int) { own[i].Wait() }, func() {
+			for _, one := range own {
+				one.Done()
+			}
+		}
+	})
+	goroutines("one channel, its own", func() (func(int), func()) {
+		own := make([]chan struct{}, many)
+		for i := range own {
+			own[i] = make(chan struct{}, 1)
+		}
+		return func(i int) { <-own[i] }, func() {
+			for _, one := range own {
+				close(one)
+			}
+		}
+	})
+	goroutines("one of two channels, one its own", func() (func(int), func()) {
+		all := make(chan struct{})
+		return func(int) {
+			own := make(chan struct{}, 1)
+			select {
+			case <-own:
+			case <-all:
+			}
+		}, func() { close(all) }
 	})
 	entries := func(name string, create func() (held any)) {
 		b.Run("entry of a map, "+name, func(b *testing.B) {
