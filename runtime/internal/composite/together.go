@@ -111,7 +111,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 		}
 	}
 	if again {
-		list.ask(c, c.Base().Net.Prompt() && wait == leases.UntilDone && ctx.Done() == nil) // as take of a mutex does
+		list.ask(c, wait == leases.UntilDone && ctx.Done() == nil) // as take of a mutex does
 	}
 	got = make([]*leases.Lease, 0, len(list.all))
 	var contests []asked // of those that have to wait; a listener may know its contest for longer than the call

@@ -137,7 +137,7 @@ func releaseGroup(group []*leases.Lease, tell func(err error)) {
 		}
 		list.ops = append(list.ops, op)
 	}
-	c.Frees.SubmitAll(list.frees, c.Net.Prompt())
+	c.Frees.SubmitAll(list.frees, true)
 	for i, op := range list.ops {
 		if l := group[len(group)-1-i]; op != nil {
 			tell(unlocked(l, op.Outcome(l)))
