@@ -15,7 +15,7 @@ import (
 const takingTurns = "floor that takes turns"
 
 // turnLength is after how many acquisitions a process gives the key to the next one: as many as one of lockgen, by its default.
-const turnLength = 64
+const turnLength = 128
 
 // The answers of the script that ends a turn.
 const (

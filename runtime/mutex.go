@@ -9,8 +9,8 @@ import (
 // A Mutex has one holder at a time, among this process and all others, Java programs with Redisson included. Redisson's
 // RLock.
 //
-// Goroutines of one process are served in the order of their calls, [Options.Cohort] at most in a row while other processes wait, and
-// processes in the order in which they began to wait. Java programs race for the key every other time it is released, with a head start of 5ms,
+// Goroutines of one process are served in the order of their calls. While other processes wait, [Options.Cohort] goroutines at most have it in a row,
+// and a row ends after 10ms. Processes are served in the order in which they began to wait. Java programs race for the key every other time it is released, with a head start of 5ms,
 // which doubles up to 50ms each time they are too slow.
 type Mutex locks.Mutex
 

@@ -25,7 +25,7 @@ const (
 const (
 	DefaultWatchdog      = 30 * time.Second
 	DefaultOpTimeout     = 3 * time.Second
-	DefaultCohort        = 64
+	DefaultCohort        = 128
 	DefaultTokenTTL      = 10 * time.Minute
 	DefaultFairWait      = 5 * time.Minute
 	DefaultDeadlockAfter = 5 * time.Second
@@ -54,8 +54,9 @@ type Options struct {
 	// that is shorter. A TryLock that needs a slow server takes up to that long and keeps the grants of the others meanwhile: set a few times the
 	// response time of the slowest server. Defaults to OpTimeout, at least 1ms.
 	RedLockTimeout time.Duration
-	// Cohort bounds how many goroutines of this process hold a lock in a row, without a round trip, while other processes wait. The Client asks Redis
-	// for waiting processes every 10ms, or every 500µs in the second after one waited. With 1, it releases the lock in Redis after each holder. Defaults to 64, the most for a FairMutex.
+	// Cohort bounds how many goroutines of this process hold a lock in a row, without a round trip, while other processes wait; a row of a [Mutex], or of
+	// writers of an [RWMutex], also ends after 10ms. The Client asks Redis for waiting processes every 10ms, or every 500µs in the second after one
+	// waited. With 1, it releases the lock in Redis after each holder. Defaults to 128; a [FairMutex] has 64 at most.
 	Cohort int
 	// Linger is [WithLinger] for each [Mutex]. Defaults to 0, at most 20ms. Redisson has nothing like it.
 	Linger time.Duration

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -117,6 +118,48 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 	g.Extra.Passed = 0
 	r.Mu.Unlock()
 	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// A row of callers ends after a time while other processes wait, or may wait, however few have had the lock.
+func TestGrant_ARowEndsAfterATime(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	mutex, rw := redistest.Key(t, "mutex"), redistest.Key(t, "rw")
+	for key, lock := range map[string]func(context.Context, ...leases.Option) (*leases.Lease, error){mutex: c.Mutex(mutex).Lock, rw: c.RWMutex(rw).Lock} {
+		lease, err := lock(t.Context())
+		require.NoError(t, err)
+		g := lease.Core().Grant.(*resource.Grant)
+		r := g.Resource()
+		passes := func(age time.Duration) bool {
+			r.Mu.Lock()
+			defer r.Mu.Unlock()
+			g.Ticket.Since = monotonic.Now().Add(-age)
+			next, _ := r.Kind.Next(g)
+			return next != nil
+		}
+		waits := make(chan error, 1)
+		go func() {
+			next, err := lock(t.Context())
+			if err == nil {
+				err = next.Unlock(t.Context())
+			}
+			waits <- err
+		}()
+		require.Eventually(t, func() bool {
+			r.Mu.Lock()
+			defer r.Mu.Unlock()
+			return r.Queue.First != nil
+		}, time.Minute, time.Millisecond)
+		r.Mu.Lock()
+		g.Ticket.OthersWait = true
+		r.Mu.Unlock()
+		require.True(t, passes(-time.Minute), key) // however long this takes
+		require.False(t, passes(resource.LocalPassLimit), key)
+		require.NoError(t, lease.Unlock(t.Context()))
+		require.NoError(t, <-waits)
+	}
 }
 
 // Every other release that Redisson's waiters hear of is theirs, and the next one with a longer start if they were too slow.

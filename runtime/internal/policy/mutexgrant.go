@@ -81,13 +81,14 @@ func (r *Mutex) CanPass(g *resource.Grant, w *resource.Waiter, at monotonic.Time
 	if !resource.CanPass(r.Client.Core(), at, &g.Guard, g.Terms(), w.Terms, g.Ticket.Rare().Tokens) {
 		return false
 	}
-	if g.Ticket.Java > 0 {
-		return g.Rare().Passed+1 < min(r.Client.Settings.Cohort, CohortBesideJava)
+	row := r.Client.Settings.Cohort
+	switch {
+	case g.Ticket.Java > 0:
+		row = min(row, CohortBesideJava)
+	case row > 1 && !g.Ticket.OthersWait && r.Client.Heard():
+		return g.Guard.Age(at) < g.PassLimit()
 	}
-	if r.Client.Settings.Cohort == 1 || g.Ticket.OthersWait || !r.Client.Heard() {
-		return g.Rare().Passed+1 < r.Client.Settings.Cohort
-	}
-	return g.Guard.Age(at) < g.PassLimit()
+	return g.InTurn(row, at)
 }
 
 // Releasing has the release of a grant ask for the key once more, if another caller waits. It is sent after the answer to a request of

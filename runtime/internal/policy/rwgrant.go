@@ -60,7 +60,7 @@ func (r *RW) Next(g *resource.Grant) (next *resource.Waiter, at monotonic.Time) 
 // asks Redis for it.
 func (r *RW) canPass(g *resource.Grant, w *resource.Waiter, at monotonic.Time) bool {
 	return isWriter(g) && !g.Named && len(r.reads) == 0 && rwTicketOf(w).write && w.For.Ticket.Number == 0 &&
-		g.Rare().Passed+1 < r.Client.Settings.Cohort && resource.CanPass(r.Client.Core(), at, &g.Guard, g.Terms(), w.Terms, engine.Tokens{})
+		g.InTurn(r.Client.Settings.Cohort, at) && resource.CanPass(r.Client.Core(), at, &g.Guard, g.Terms(), w.Terms, engine.Tokens{})
 }
 
 func (r *RW) Remove(g *resource.Grant, _ error) {

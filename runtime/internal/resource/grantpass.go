@@ -11,8 +11,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// LocalPassLimit is how long a grant may circulate in a process while no other process is known to wait. Then the process asks Redis
-// whether that is still so.
+// LocalPassLimit is how long a grant may circulate in a process. Then the next process that waits has its turn. If none is known to
+// wait, the process asks Redis whether that is still so.
 const LocalPassLimit = 10 * time.Millisecond
 
 // nearPassLimit is this limit within a second after another process wanted the key: where goroutines pass a grant on without a pause, Go
@@ -25,6 +25,13 @@ func (g *Grant) PassLimit() time.Duration {
 		return nearPassLimit
 	}
 	return LocalPassLimit
+}
+
+// InTurn reports whether one more caller of this process may have g at the time at, which is now, while other processes may wait: a row of
+// callers has so many at most, and ends after a time. So a short turn is long enough to be worth the hand-over to the next process, and
+// callers who work for long under the lock do not keep that process waiting for the whole row.
+func (g *Grant) InTurn(row int, at monotonic.Time) bool {
+	return g.Rare().Passed+1 < row && g.Guard.Age(at) < LocalPassLimit
 }
 
 // CanPass reports whether a hold on some terms can be passed on to a waiter that wants others, at the time at, which is now: with enough

@@ -14,7 +14,7 @@ import (
 )
 
 // Cohort is the default of lockrt.Options.Cohort.
-const Cohort = 64
+const Cohort = 128
 
 // Defaults returns s with the defaults of lockrt.Options for what it does not say.
 func Defaults(s core.Settings) core.Settings {
