@@ -127,6 +127,29 @@ func TestRWMutex_ReadersThatHearNothingLetAWriterIn(t *testing.T) {
 	}
 }
 
+// A waiter stands in the queue from its first request on, before its client listens. It is not taken for a dead one: it has its turn when
+// the lock is free, and asks by the clock.
+func TestRWMutex_AWaiterThatDoesNotListenYetKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	deaf := aclUser{name: "deaf", password: "secret", rules: []string{"on", ">secret", "allkeys", "allchannels", "allcommands", "-subscribe", "-psubscribe"}}
+	deaf.join(server)
+	for line, later := range map[string]func(context.Context, *lockrt.RWMutex) <-chan locked{
+		"lockgen_writer": func(ctx context.Context, m *lockrt.RWMutex) <-chan locked { return lockLater(ctx, m) },
+		"lockgen_reader": func(ctx context.Context, m *lockrt.RWMutex) <-chan locked { return readLater(ctx, m) },
+	} {
+		held := ok(t)(clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k").Lock(patient(t)))
+		got := later(patient(t), clientOf(t, deaf.login(t, server.URL()), lockrt.Options{}).RWMutex("k"))
+		until(t, "it is in the queue", func() bool { return number(t, server, "LLEN", line+":{k}") == 1 })
+		place, err := server.Do("LINDEX", line+":{k}", "0").ToString()
+		require.NoError(t, err)
+		require.True(t, strings.HasSuffix(place, "+"), "the script calls it although it does not listen: %s", place)
+		free(t, held)
+		free(t, gotten(t, got, "its turn"))
+	}
+	nothingLeft(t, server, "k")
+}
+
 // scriptsRun returns how many scripts a server has run since its statistics began.
 func scriptsRun(t *testing.T, server *redistest.RedisServer) (n int) {
 	t.Helper()

@@ -54,7 +54,7 @@ func (r *RW) Acquire(op *resource.AcquireOp) protocol.Command {
 	tk, w, owner := rwTicketFrom(op.Ticket), op.Waiter, r.Owner(op.Ticket)
 	var place protocol.Stay
 	if !w.Once() {
-		place = protocol.Stay{For: lineFor, Deaf: w.Terms.Polling || tk.Standing && !r.Client.Attends(r.Key)}
+		place = protocol.Stay{For: lineFor, Deaf: w.Terms.Polling || !r.Client.Attends(r.Key)}
 	}
 	if tk.write {
 		tokens := 0
