@@ -65,8 +65,7 @@ type fullClient struct {
 
 // A fullKey is what a process has of a key.
 type fullKey struct {
-	holder *fullHeld
-	line   []*fullHeld
+	line []*fullHeld // the first one asks for the key, or holds it
 }
 
 // A fullHeld is one lock that a process holds, or asks for.
@@ -127,7 +126,6 @@ func (f *fullClient) note(h *fullHeld, sent, now time.Duration) bool {
 	h.lease.next = sent + f.lease/3
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	h.of.holder = h
 	f.holds[h.owner] = &h.promisedHeld
 	heap.Push(&f.renewals, &h.lease)
 	return now < until
@@ -143,7 +141,6 @@ func (f *fullClient) leave(h *fullHeld) {
 // next is leave for a caller that holds the mutex.
 func (f *fullClient) next(h *fullHeld) {
 	k := h.of
-	k.holder = nil
 	if k.line = slices.Delete(k.line, 0, 1); len(k.line) > 0 {
 		k.line[0].done <- nil
 		return
