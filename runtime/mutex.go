@@ -10,7 +10,7 @@ import (
 // RLock.
 //
 // Goroutines of one process are served in the order of their calls. While other processes wait, [Options.Cohort] goroutines at most have it in a row,
-// and a row ends after 10ms. Processes are served in the order in which they began to wait. Java programs race for the key every other time it is released, with a head start of 5ms,
+// and a row ends after 10ms, or ten response times of Redis if that is longer. Processes are served in the order in which they began to wait. Java programs race for the key every other time it is released, with a head start of 5ms,
 // which doubles up to 50ms each time they are too slow.
 type Mutex locks.Mutex
 

@@ -27,11 +27,15 @@ func (g *Grant) PassLimit() time.Duration {
 	return LocalPassLimit
 }
 
+// handOverPart is the part of the time that hand-overs to other processes may take: a tenth. A hand-over takes about as long as an answer
+// of the server.
+const handOverPart = 10
+
 // InTurn reports whether one more caller of this process may have g at the time at, which is now, while other processes may wait: a row of
-// callers has so many at most, and ends after a time. So a short turn is long enough to be worth the hand-over to the next process, and
-// callers who work for long under the lock do not keep that process waiting for the whole row.
+// callers has so many at most, and ends after a time. So callers who work for long under the lock do not keep another process waiting for
+// the whole row, and hand-overs by a server that is far away do not take most of the time.
 func (g *Grant) InTurn(row int, at monotonic.Time) bool {
-	return g.Rare().Passed+1 < row && g.Guard.Age(at) < LocalPassLimit
+	return g.Rare().Passed+1 < row && g.Guard.Age(at) < max(LocalPassLimit, handOverPart*g.Resource().Client.Net.ResponseTime())
 }
 
 // CanPass reports whether a hold on some terms can be passed on to a waiter that wants others, at the time at, which is now: with enough
