@@ -47,7 +47,7 @@ type caught struct {
 }
 
 // mostSeeds is within how many worlds a mutant is found.
-const mostSeeds = 300
+const mostSeeds = 1000
 
 // TestMutantsApply shows that each mutant is one change of one file, wherever that is. If a name in its text has changed, the text of the
 // mutant has to change, too.
@@ -131,7 +131,7 @@ func (m mutant) file(sources map[string]string) (string, error) {
 	return in[0], nil
 }
 
-// TestMutants shows that worlds find what is wrong: each mutant fails within 300 of them. Without -mutants it hunts one of them.
+// TestMutants shows that worlds find what is wrong: each mutant fails within 1,000 of them. Without -mutants it hunts one of them.
 func TestMutants(t *testing.T) {
 	if !*mutate {
 		*mutants = "^release without owner$" // the others take minutes: make sim
