@@ -9,9 +9,10 @@ import (
 // A Mutex has one holder at a time, among this process and all others, Java programs with Redisson included. Redisson's
 // RLock.
 //
-// Goroutines of one process are served in the order of their calls. While other processes wait, [Options.Cohort] goroutines at most have it in a row,
-// and a row ends after 10ms, or ten response times of Redis if that is longer. Processes are served in the order in which they began to wait. Java programs race for the key every other time it is released, with a head start of 5ms,
-// which doubles up to 50ms each time they are too slow.
+// Goroutines of one process are served in the order of their calls. While other processes wait, [Options.Cohort] goroutines at most have it in a
+// row, and a row ends after 10ms, or ten response times of Redis if that is longer. Processes are served in the order in which they began to
+// wait. Java programs race for the key every other time it is released, with a head start of 5ms, which doubles up to 50ms each time they are
+// too slow.
 type Mutex locks.Mutex
 
 // Key returns the name of the mutex, its key in Redis.
