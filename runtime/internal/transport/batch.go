@@ -89,7 +89,7 @@ const (
 
 // another reports whether one more script is sent beside others, for so many requests that wait.
 func (t *Transport) another(others, waiting int) bool {
-	switch took := t.ResponseTime(); {
+	switch took := t.pace.typical(); {
 	case others == 0 || others < mostSending && waiting >= mostBatched:
 		return true
 	case t.crowd.small():

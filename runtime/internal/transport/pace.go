@@ -19,9 +19,6 @@ func (p *pace) note(d time.Duration) {
 
 func (p *pace) typical() time.Duration { return time.Duration(p.took.Load()) }
 
-// ResponseTime returns how long the servers take for an answer, smoothed.
-func (t *Transport) ResponseTime() time.Duration { return t.pace.typical() }
-
 // A crowd counts the requests of all batchers that have no answer. The zero value has none.
 type crowd struct {
 	under atomic.Int32

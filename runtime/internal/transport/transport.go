@@ -212,6 +212,9 @@ func (t *Transport) Heard(channel string) (messages uint64, own int64) {
 	return messages, 1
 }
 
+// ResponseTime returns how long the servers take for an answer, smoothed.
+func (t *Transport) ResponseTime() time.Duration { return t.pace.typical() }
+
 // Resent returns how many requests were sent again so far because the connection broke and the slot had another server. A request
 // during which the number changed may have been one of them.
 func (t *Transport) Resent() uint64 {
