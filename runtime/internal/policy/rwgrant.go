@@ -48,17 +48,17 @@ func (r *RW) Admit(g *resource.Grant, owner *leases.Owner) {
 
 func (r *RW) Next(g *resource.Grant) (next *resource.Waiter, at monotonic.Time) {
 	if w := r.Queue.First; w != nil {
-		if at = monotonic.Now(); r.canPass(g, w, at) {
+		if at = monotonic.Now(); r.CanPass(g, w, at) {
 			return w, at
 		}
 	}
 	return nil, 0
 }
 
-// canPass reports whether w, a writer, can have the grant of another writer as it is, at the time at, which is now: only some times in a row, since waiters of other
+// CanPass reports whether w, a writer, can have the grant of another writer as it is, at the time at, which is now: only some times in a row, since waiters of other
 // processes are unknown. A grant under which a reader may still be admitted cannot be passed on, and a writer that wants a fencing token
 // asks Redis for it.
-func (r *RW) canPass(g *resource.Grant, w *resource.Waiter, at monotonic.Time) bool {
+func (r *RW) CanPass(g *resource.Grant, w *resource.Waiter, at monotonic.Time) bool {
 	return isWriter(g) && !g.Named && len(r.reads) == 0 && rwTicketOf(w).write && w.For.Ticket.Number == 0 &&
 		g.InTurn(r.Client.Settings.Cohort, at) && resource.CanPass(r.Client.Core(), at, &g.Guard, g.Terms(), w.Terms, engine.Tokens{})
 }
