@@ -91,7 +91,7 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 	g := r.Grant
 	passes := func(passed int) bool {
 		g.More().Passed = passed
-		return r.CanPass(g, &resource.Waiter{Terms: g.Terms()}, monotonic.Now())
+		return r.CanPass(g, &resource.Waiter{Terms: g.Terms()}, g.Began())
 	}
 	g.Ticket.OthersWait = true
 	require.True(t, passes(coretest.Cohort-2))
