@@ -17,8 +17,7 @@ func withoutPass(t *testing.T) string {
 	require.NoError(t, err)
 	rest, first := strings.CutPrefix(scripts.Release.Source(), string(pass))
 	require.True(t, first)
-	return `local now, handed, tried, freed, stands, first, passed = {err = ''}, 0, 0
-local function hand_over() end` + rest
+	return `local now, left = {err = ''}, {} for i = 1, #KEYS / 4 do left[i] = {} end` + rest
 }
 
 // TestRelease_HandedOverOrNot shows that a release that pass.lua may do leaves, says and replies the same as one that it leaves to release: of

@@ -53,17 +53,17 @@ local function keep(lock, counter, place, lease)
   return token
 end
 
--- pass handles a lock that was just freed.
-local function pass(lock, waiting, channel, counter, again, lease, start, now)
-  if passed then
+-- pass handles a lock that was just freed, and with which pass.lua has done all that done says.
+local function pass(lock, waiting, channel, counter, again, lease, start, now, done)
+  if done.passed then
     tell_soon(waiting, 0, claim)
     return 1
   end
-  if again ~= '' and not stands and redis.call('rpush', waiting, again) == 1 then
+  if again ~= '' and not done.stands and redis.call('rpush', waiting, again) == 1 then
     expire(waiting, 60000, 'lrem', waiting, '1', again)
   end
   if start == '0' or redis.call('exists', waiting) == 0 or listening(publish, channel) == 0 then
-    local place = next_owner(lock, waiting, counter, claim, again, now, first)
+    local place = next_owner(lock, waiting, counter, claim, again, now, done.first)
     if not place then -- the queue is empty
       if say(publish, channel, message) == 0 then
         return 0
@@ -84,25 +84,25 @@ local function pass(lock, waiting, channel, counter, again, lease, start, now)
   return 0, listening(publish, channel)
 end
 
--- The number of locks so far, of which pass.lua has handed over the first ones.
+-- The number of locks so far.
 local seen = 0
 
 local function release(lock, waiting, channel, counter, place, again, lease, start)
   seen = seen + 1
-  if seen <= handed then
+  local done = left[seen]
+  if not done then -- pass.lua has handed it over
     return 1
   end
-  local what = seen > tried and hand_over(lock, waiting, channel, place, again, lease, start)
   local now = again ~= '' and (now.err and redis.call('time') or now)
   local function reply(what, token)
     return what, now and tonumber(now[1]), now and tonumber(now[2]), token
   end
-  if what then
-    return reply(what)
+  if done.what then
+    return reply(done.what)
   end
   -- pcall, because a key of another type is not the owner's lock. Any other error does not tell
   -- whose it is.
-  local removed = freed and 1 or redis.pcall('hdel', lock, owner_of(place))
+  local removed = done.freed and 1 or redis.pcall('hdel', lock, owner_of(place))
   if type(removed) == 'table' and not string.find(removed.err, 'WRONGTYPE') then
     return removed
   end
@@ -118,7 +118,7 @@ local function release(lock, waiting, channel, counter, place, again, lease, sta
   end
   -- From here on the lock is free. An error, because the key is no list or a permission is missing, must not prevent
   -- the message to the others.
-  local ok, what, token = pcall(pass, lock, waiting, channel, counter, again, lease, start, now)
+  local ok, what, token = pcall(pass, lock, waiting, channel, counter, again, lease, start, now, done)
   if not ok then
     say(publish, channel, message)
     pcall(tell_look, waiting, claim)

@@ -5,12 +5,14 @@
 -- ARGV[2 * i - 1]  the reader
 -- ARGV[2 * i]      its lease in milliseconds; a longer remaining time stays
 --
+-- One argument more, of any text, says that the caller reads all the keys by a command of its own after this one.
+--
 -- Reply: an array with one number for each:
 --        1  the reader holds the lock for the whole lease from now, or longer
 --        0  it is not the reader's: free, others', or not a lock at all
 --
 -- On a connection with client tracking, the server sends an invalidation when another client
--- changes a lock whose reply is 1.
+-- changes a lock whose reply is 1, unless the caller reads them itself.
 --
 -- Twice: it sets the same expiry again, and never an earlier one. A missing key of a hold is
 -- created again: without it the lock would end with another reader's hold.
@@ -27,7 +29,9 @@ for i = 1, #KEYS / 2 do
     end
     if redis.call('pttl', KEYS[2 * i - 1]) < lease then
       redis.call('pexpire', KEYS[2 * i - 1], lease)
-      redis.call('hexists', KEYS[2 * i - 1], ARGV[2 * i - 1]) -- for tracking, which the write ended
+      if #ARGV == #KEYS then
+        redis.call('hexists', KEYS[2 * i - 1], ARGV[2 * i - 1]) -- for tracking, which the write ended
+      end
     end
   end
   renewed[i] = held

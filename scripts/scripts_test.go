@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -468,6 +469,33 @@ func TestRenew_HasEachLockTracked(t *testing.T) {
 		case <-time.After(wakeTimeout):
 			require.Fail(t, "the change of a lock is not reported", key)
 		}
+	}
+}
+
+// A renewal reads the locks that it has written once more, for tracking, unless its caller does.
+func TestRenew_ReadsWhatItHasWritten(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := server.Client()
+	s := newSceneUnheard(t, c)
+	for script, reading := range map[*scripts.Script]string{scripts.Renew: "exists", scripts.RWReadRenew: "hexists"} {
+		reads := func(more ...string) (calls int) {
+			s.set(oursHeld)
+			keys := []string{s.key}
+			if script == scripts.RWReadRenew {
+				keys = append(keys, s.key+":hold")
+			}
+			require.NoError(t, server.Do("CONFIG", "RESETSTAT").Error())
+			said, err := s.eval(script, keys, append([]string{ours, "600000"}, more...)...).AsIntSlice()
+			require.NoError(t, err)
+			require.Equal(t, []int64{1}, said)
+			stats, err := server.Do("INFO", "commandstats").ToString()
+			require.NoError(t, err)
+			_, rest, _ := strings.Cut(stats, "cmdstat_"+reading+":calls=")
+			_, _ = fmt.Sscanf(rest, "%d", &calls)
+			return calls
+		}
+		require.Equal(t, 1, reads()-reads("the caller reads them"), script.Name)
 	}
 }
 

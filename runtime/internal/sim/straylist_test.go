@@ -21,7 +21,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a renewal is for twice as long", kind: "mutex", script: "renew.lua",
-		old: "  local lease = ARGV[2 * i]\n", new: "  local lease = 2 * ARGV[2 * i]\n",
+		old: "  local lock, lease = KEYS[i], ARGV[2 * i]\n", new: "  local lock, lease = KEYS[i], 2 * ARGV[2 * i]\n",
 	},
 	{
 		strays: true, name: "the last to come stands first", kind: "mutex", script: "handover.lua",
@@ -194,7 +194,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "the renewal of a part is for twice as long", kind: "red", script: "renew.lua",
-		old: "  local lease = ARGV[2 * i]\n", new: "  local lease = 2 * ARGV[2 * i]\n",
+		old: "  local lock, lease = KEYS[i], ARGV[2 * i]\n", new: "  local lock, lease = KEYS[i], 2 * ARGV[2 * i]\n",
 	},
 	{
 		strays: true, name: "a part stands in line", kind: "red", script: "acquire.lua",

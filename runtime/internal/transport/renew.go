@@ -126,6 +126,9 @@ const (
 	bulkBatch    = 768 // few commands for 10,000 leases; each batch keeps the server from others for some milliseconds
 )
 
+// readsAfter is the last argument of a script that renews, if a command after it reads the keys.
+const readsAfter = "reads"
+
 // renew sends a renewal over a connection on which the server reports changes.
 func (t *tracker) renew(conn rueidis.DedicatedClient, cmd protocol.Command) rueidis.RedisResult {
 	memory := t.memory.Load()
@@ -133,9 +136,11 @@ func (t *tracker) renew(conn rueidis.DedicatedClient, cmd protocol.Command) ruei
 		return t.link.runOn(context.Background(), conn, cmd)
 	}
 	asked := monotonic.Now()
+	bulk := cmd
+	bulk.Args = append(slices.Clip(cmd.Args), readsAfter)
 	// Commands of so many keys are pinned: the next ones, which are small, do not get their room, of which a connection keeps that of its last
 	// commands for as long as there are no others.
-	replies := conn.DoMulti(context.Background(), conn.B().ClientCaching().No().Build(), t.link.evalsha(cmd).Pin(),
+	replies := conn.DoMulti(context.Background(), conn.B().ClientCaching().No().Build(), t.link.evalsha(bulk).Pin(),
 		conn.B().Exists().Key(cmd.Keys...).Build().Pin())
 	for _, i := range []int{0, 2} {
 		if _, answered := rueidis.IsRedisErr(replies[i].Error()); answered {
