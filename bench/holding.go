@@ -3,7 +3,9 @@ package main
 import (
 	"container/heap"
 	"context"
+	"crypto/sha1" //nolint:gosec // names a script in Redis' cache, secures nothing
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,21 +15,30 @@ import (
 
 // openHolding holds locks that nobody else wants, and renews them. Of each lock the process knows what it needs to renew it, to find it by
 // its key and by the number of its owner in a message, and to end the context of its holder: an object, an entry in each of two maps, and
-// one in a queue by the time of the next renewal. There is nothing else: no waiters, and no messages.
+// one in a queue by the time of the next renewal. A holder learns of a deleted key at once: the server reports changes of keys that were
+// read over one connection, and each renewal reads them after it has written them, since before Redis 7.2 the server remembers all keys
+// of a script at each read of one of them. There is nothing else: no waiters, and no messages.
 func openHolding(addr string, lease time.Duration) (*client, error) {
 	rc, err := rueidisClient(addr)
 	if err != nil {
 		return nil, err
 	}
 	args, _ := floorArguments(lease)
+	conn, _ := rc.Dedicate()
 	p := &holdingClient{
-		rc: rc, lease: lease, args: args, take: newGatherer(rc, floorTakeAll, args), began: time.Now(),
+		rc: rc, conn: conn, soon: make(chan struct{}, 1), lease: lease, args: args, take: newGatherer(rc, floorTakeAll, args), began: time.Now(),
 		byKey: map[string]*heldOne{}, byNumber: map[uint64]*heldOne{},
-		renew: rueidis.NewLuaScript(`local held = {} for i, key in ipairs(KEYS) do
-if redis.call('hexists', key, ARGV[1]) == 1 then held[i] = redis.call('pexpire', key, ARGV[2]) else held[i] = 0 end end return held`),
+	}
+	conn.SetOnInvalidations(p.changed)
+	if err := conn.Do(context.Background(), conn.B().ClientTracking().On().Optout().Noloop().Build()).Error(); err != nil {
+		return nil, err
 	}
 	go func() {
-		for range time.Tick(lease / 60) {
+		for ticks := time.Tick(lease / 60); ; {
+			select {
+			case <-ticks:
+			case <-p.soon:
+			}
 			for batch := p.due(); len(batch) > 0; batch = p.due() {
 				p.renewed(batch)
 			}
@@ -36,15 +47,25 @@ if redis.call('hexists', key, ARGV[1]) == 1 then held[i] = redis.call('pexpire',
 	return &client{lock: p.lock}, nil
 }
 
-// renewedAtOnce is how many locks one script renews: as many as one of lockgen.
-const renewedAtOnce = 768
+const holdingRenew = `local held = {} for i, key in ipairs(KEYS) do
+if redis.call('hexists', key, ARGV[1]) == 1 then held[i] = redis.call('pexpire', key, ARGV[2]) else held[i] = 0 end end return held`
+
+var holdingRenewSHA = fmt.Sprintf("%x", sha1.Sum([]byte(holdingRenew))) //nolint:gosec // names a script in Redis' cache, secures nothing
+
+const (
+	// renewedAtOnce is how many locks one script renews: as many as one of lockgen.
+	renewedAtOnce = 768
+	// firstRead is after which time a lock is renewed first, so that the server reports its changes: when lockgen looks at it first.
+	firstRead = 8 * time.Millisecond
+)
 
 type holdingClient struct {
 	rc    rueidis.Client
+	conn  rueidis.DedicatedClient // on which the server reports changes
+	soon  chan struct{}           // a lock is due before the next tick
 	lease time.Duration
 	args  []string
 	take  *gatherer
-	renew *rueidis.Lua
 	began time.Time
 
 	mu       sync.Mutex // guards the rest
@@ -63,7 +84,7 @@ type heldOne struct {
 	done   atomic.Pointer[chan struct{}] // of its own context, made when the holder asks for that
 	cause  atomic.Pointer[error]         // why it is lost, or nil
 	until  atomic.Int64                  // when the trust in it ends
-	next   time.Duration                 // when it is renewed
+	next   time.Duration                 // when it is renewed; 0 for now
 	at     int32                         // its index in the queue
 }
 
@@ -75,7 +96,7 @@ func (p *holdingClient) lock(key string) (held, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.number++
-	h := &heldOne{p: p, key: key, number: p.number, under: context.Background(), next: sent + p.lease/3}
+	h := &heldOne{p: p, key: key, number: p.number, under: context.Background(), next: sent + firstRead}
 	h.until.Store(int64(sent + p.lease*9/10))
 	p.byKey[key], p.byNumber[h.number] = h, h
 	heap.Push(&p.queue, h)
@@ -103,7 +124,7 @@ func (p *holdingClient) renewed(batch []*heldOne) {
 	for i, h := range batch {
 		keys[i] = h.key
 	}
-	has, err := p.renew.Exec(context.Background(), p.rc, keys, p.args).AsIntSlice()
+	has, err := p.send(keys)
 	if err != nil {
 		return
 	}
@@ -118,8 +139,50 @@ func (p *holdingClient) renewed(batch []*heldOne) {
 			continue
 		}
 		h.until.Store(int64(sent + p.lease*9/10))
-		h.next = sent + p.lease/3
-		heap.Fix(&p.queue, int(h.at))
+		if h.next != 0 { // else it has changed since the answer
+			h.next = sent + p.lease/3
+			heap.Fix(&p.queue, int(h.at))
+		}
+	}
+}
+
+// send renews keys by the script, and reads them.
+func (p *holdingClient) send(keys []string) ([]int64, error) {
+	build := p.conn.B
+	commands := func(script rueidis.Completed) []rueidis.RedisResult {
+		return p.conn.DoMulti(context.Background(), build().ClientCaching().No().Build(), script, build().Exists().Key(keys...).Build())
+	}
+	replies := commands(build().Evalsha().Sha1(holdingRenewSHA).Numkeys(int64(len(keys))).Key(keys...).Arg(p.args...).Build())
+	if err, said := rueidis.IsRedisErr(replies[1].Error()); said && err.IsNoScript() {
+		replies = commands(build().Eval().Script(holdingRenew).Numkeys(int64(len(keys))).Key(keys...).Arg(p.args...).Build())
+	}
+	for _, i := range []int{0, 2} {
+		if err := replies[i].Error(); err != nil {
+			return nil, err
+		}
+	}
+	return replies[1].AsIntSlice()
+}
+
+// changed has locks renewed now, of which the server says that somebody else has changed them; all of them without keys.
+func (p *holdingClient) changed(keys []rueidis.RedisMessage) {
+	p.mu.Lock()
+	for i := range keys {
+		key, _ := keys[i].ToString()
+		if h := p.byKey[key]; h != nil {
+			h.next = 0
+			heap.Fix(&p.queue, int(h.at))
+		}
+	}
+	if keys == nil {
+		for _, h := range p.queue {
+			h.next = 0
+		}
+	}
+	p.mu.Unlock()
+	select {
+	case p.soon <- struct{}{}:
+	default:
 	}
 }
 

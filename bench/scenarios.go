@@ -36,7 +36,7 @@ const howPromised = " " + promising + ": the scripts check what a lock of this l
 
 const howInFull = " " + straight + ": as " + promising + ", but callers share no scripts, and each call has a context that can end. " + inFull + ": " + promising + " with what a lock needs since somebody else may want the key at any moment: a line of goroutines for each key, a place in the queue of renewals, a context that a lost lease would end, trust that ends with the time, and an unlock that ends in time."
 
-const howHeld = "One process takes {held} locks with a lease of 10 s, then looks on for {rest}. Memory and goroutines are for each lock, half a second after the last one was taken. redislock and redsync do not renew, so theirs expire, which they do not notice; they are looked at for 3 s at most and not compared. " + holdingFloor + ": a lock that is held and renewed, with its place in two maps and in the queue of renewals, and nothing else."
+const howHeld = "One process takes {held} locks with a lease of 10 s, then looks on for {rest}. Memory and goroutines are for each lock, half a second after the last one was taken. redislock and redsync do not renew, so theirs expire, which they do not notice; they are looked at for 3 s at most and not compared. " + holdingFloor + ": a lock that is held and renewed, with its place in two maps and in the queue of renewals, and whose changes the server reports, and nothing else."
 
 var heldColumns = []column{{"heap", "heap", count}, {"stack", "stack", count}, {"goroutines", "goroutines", hundredth}, {"commands/s", "commands", tenth},
 	{"called by scripts/s", "calledRest", count}, {"client CPU %", "client%", hundredth}, {"Redis CPU %", "server%", hundredth}, {"all taken after", "acquire", duration}, {"lost", "lost", count}}
