@@ -9,10 +9,10 @@
 -- The time of the server before it did any of this, as TIME replies it.
 local now = redis.pcall('time')
 
--- What was done with a lock that was not just handed over, by its number: what is 1 if the first in the queue has it, 2 if again has it,
--- and nil if release has to go on. Then freed says that the owner's lock was just freed, first is the place that was taken from the
--- queue, if there was one, stands says that again is in the queue, and passed that first has the lock, and that the next waiter has
--- to be told.
+-- For each lock that was not just handed over, by its number, left has a table. In it, what is 1 if the first in the queue has the
+-- lock, 2 if again has it, and nil if release has to go on. Then freed says that the owner's lock was just freed, first is the place
+-- that was taken from the queue, if there was one, stands says that again is in the queue, and passed says that first has the lock,
+-- and that the next waiter has to be told.
 local left
 
 for i = 1, #KEYS / 4 do
