@@ -3,7 +3,6 @@ package locks
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
@@ -91,7 +90,7 @@ func TestGrant_FewInARowBesideJava(t *testing.T) {
 	r.Mu.Lock()
 	g := r.Grant
 	passes := func(passed int) bool {
-		g.More().Passed = int32(passed)
+		g.More().Passed = passed
 		return r.CanPass(g, &resource.Waiter{Terms: g.Terms()}, g.Began())
 	}
 	g.Ticket.OthersWait = true
@@ -168,50 +167,6 @@ func TestGrant_ARowEndsAfterATime(t *testing.T) {
 			require.NoError(t, lease.Unlock(t.Context()))
 			require.NoError(t, <-waits)
 		}
-	}
-}
-
-// A process that comes to wait for a mutex has the next turn if no other one waits, and else a row of callers goes on.
-func TestGrant_ARowEndsForTheFirstWhoComes(t *testing.T) {
-	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
-	for _, others := range []bool{false, true} {
-		mutex := c.Mutex(redistest.Key(t, strconv.FormatBool(others)))
-		lease, err := mutex.Lock(t.Context())
-		require.NoError(t, err)
-		g := lease.Core().Grant.(*resource.Grant)
-		r := g.Resource()
-		waits := make(chan error, 1)
-		go func() {
-			next, err := mutex.Lock(t.Context())
-			if err == nil {
-				err = next.Unlock(t.Context())
-			}
-			waits <- err
-		}()
-		passes := func() (yes, waits bool) {
-			r.Mu.Lock()
-			defer r.Mu.Unlock()
-			if w := r.Queue.First; w != nil {
-				return r.Kind.(*policy.Mutex).CanPass(g, w, g.Began()), true
-			}
-			return false, false
-		}
-		require.Eventually(t, func() bool { _, waits := passes(); return waits }, time.Minute, time.Millisecond)
-		r.Mu.Lock()
-		g.Ticket.OthersWait = others
-		r.Mu.Unlock()
-		yes, _ := passes()
-		require.True(t, yes, others)
-		for range 2 {
-			g.Ticket.Wanted()
-			yes, _ = passes()
-			require.Equal(t, others, yes)
-		}
-		require.NoError(t, lease.Unlock(t.Context()))
-		require.NoError(t, <-waits)
 	}
 }
 

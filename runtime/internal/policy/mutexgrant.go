@@ -76,10 +76,9 @@ func (r *Mutex) Deleted(g *resource.Grant) {
 	_, _ = r.Withdrawer().Withdraw([]*engine.Withdrawal{{Number: g.Ticket.Number, Tokens: int(g.Ticket.InLine)}})
 }
 
-// CanPass reports whether w can have the grant as it is, in its turn, at the time at, which is now. A process that comes to wait when none did
-// has the next turn: the callers before have had the key without need to share it, and so need no row.
+// CanPass reports whether w can have the grant as it is, in its turn, at the time at, which is now.
 func (r *Mutex) CanPass(g *resource.Grant, w *resource.Waiter, at monotonic.Time) bool {
-	if g.Rare().Claimed || !resource.CanPass(r.Client.Core(), at, &g.Guard, g.Terms(), w.Terms, g.Ticket.Rare().Tokens) {
+	if !resource.CanPass(r.Client.Core(), at, &g.Guard, g.Terms(), w.Terms, g.Ticket.Rare().Tokens) {
 		return false
 	}
 	row := r.Client.Settings.Cohort

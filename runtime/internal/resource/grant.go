@@ -34,12 +34,11 @@ type Grant struct {
 
 // A grantExtra is what few grants have.
 type grantExtra struct {
-	others  []*leases.Lease // besides the first
-	Passed  int32           // number of times it went to another call without a request to Redis
-	Claimed bool            // another process came to wait for it when none did
-	limit   time.Duration   // of the present holder: WithMaxHold, or 0
-	Lost    error           // why the watchdog gave up, or nil
-	Early   *Grant          // the grant before, while its holder does not know yet that it is lost
+	others []*leases.Lease // besides the first
+	Passed int             // number of times it went to another call without a request to Redis
+	limit  time.Duration   // of the present holder: WithMaxHold, or 0
+	Lost   error           // why the watchdog gave up, or nil
+	Early  *Grant          // the grant before, while its holder does not know yet that it is lost
 }
 
 // noGrantExtra is the extra of grants without one. It does not change.

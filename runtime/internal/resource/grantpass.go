@@ -35,7 +35,7 @@ const handOverPart = 10
 // callers has so many at most, and ends after a time. So callers who work for long under the lock do not keep another process waiting for
 // the whole row, and hand-overs by a server that is far away do not take most of the time.
 func (g *Grant) InTurn(row int, at monotonic.Time) bool {
-	return int(g.Rare().Passed)+1 < row && g.Guard.Age(at) < max(LocalPassLimit, handOverPart*g.Resource().Client.Net.ResponseTime())
+	return g.Rare().Passed+1 < row && g.Guard.Age(at) < max(LocalPassLimit, handOverPart*g.Resource().Client.Net.ResponseTime())
 }
 
 // CanPass reports whether a hold on some terms can be passed on to a waiter that wants others, at the time at, which is now: with enough

@@ -96,12 +96,8 @@ func (tk *Ticket) Soon(d time.Duration) {
 func (tk *Ticket) Wanted() {
 	tk.Resource.Mu.Lock()
 	defer tk.Resource.Mu.Unlock()
-	first := !tk.OthersWait
 	tk.OthersWait = true
 	if g := tk.Granted(); g != nil {
-		if first {
-			g.More().Claimed = true
-		}
 		tk.Resource.Kind.Wanted(g)
 	}
 }
