@@ -237,6 +237,35 @@ func TestDenied_WaitersAskForWhatCannotBeHandedOver(t *testing.T) {
 	})
 }
 
+// A release of several locks that may not look at the second waiter hands over to the first all the same, and so do the ones behind it.
+func TestDenied_TheFirstWaiterNeedsNoSecond(t *testing.T) {
+	t.Parallel()
+	onDeniers(t, func(t *testing.T, scenes func(t *testing.T) (whole, half *scene), deny func(command string)) {
+		s, half := scenes(t)
+		me, first := uuidOf(s, 0), newPeer(t, s.c, uuidOf(s, 1))
+		var keys []string
+		args := []string{unlocked, plain, claim}
+		for _, n := range []string{"1", "2", "3"} {
+			lock, queue := n+":"+s.key, s.waiting()+n
+			s.set([][]string{{"HSET", lock, me + ":" + n, "1"}, {"PEXPIRE", lock, "300000"}})
+			if n != "1" { // nobody waits for it
+				s.set([][]string{{"RPUSH", queue, first.uuid + ":" + n, first.uuid + ":9"}})
+			}
+			keys, args = append(keys, lock, queue, s.channel+n, s.counter()+n), append(args, me+":"+n, "", "0", "0")
+		}
+		deny("lindex")
+		reply, err := half.eval(scripts.Release, keys, args...).ToArray()
+		deny("")
+		require.NoError(t, err)
+		for i, want := range []int64{0, 1, 1} {
+			what, err := reply[4*i].AsInt64()
+			require.NoError(t, err)
+			require.Equal(t, want, what)
+		}
+		require.Equal(t, []string{"granted 2 T 1 0", "granted 3 T 1 0"}, first.told())
+	})
+}
+
 // A process that releases a lock and wants it once more neither keeps it nor leaves a place in the queue for ever.
 func TestDenied_ReleaseKeepsNothing(t *testing.T) {
 	t.Parallel()

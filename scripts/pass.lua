@@ -12,14 +12,15 @@ local now = redis.pcall('time')
 -- For each lock that was not just handed over, by its number, left has a table. In it, what is 1 if the first in the queue has the
 -- lock, 2 if again has it, and nil if release has to go on. Then freed says that the owner's lock was just freed, first is the place
 -- that was taken from the queue, if there was one, stands says that again is in the queue, and passed says that first has the lock,
--- and that the next waiter has to be told.
+-- and that the next waiter has to be told. left has true for the name of each of these locks: release goes on with a lock that stands
+-- there twice, in the order of the arguments.
 local left
 
 for i = 1, #KEYS / 4 do
   local try, lock, waiting, again, start = redis.pcall, KEYS[4 * i - 3], KEYS[4 * i - 2], ARGV[4 * i + 1], ARGV[4 * i + 3]
   local what, freed, first, stands, passed
   repeat
-    if now.err or try('hdel', lock, ARGV[4 * i]) ~= 1 then -- as of a place that demands tokens, which is no owner
+    if now.err or left and left[lock] or try('hdel', lock, ARGV[4 * i]) ~= 1 then -- as of a place that demands tokens, which is no owner
       break
     end
     freed = true
@@ -66,7 +67,7 @@ for i = 1, #KEYS / 4 do
       break
     end
     local told = true -- again needs no message, since it has the reply
-    if second then -- before granted, see next_owner
+    if second and not second.err then -- before granted, see next_owner
       local uuid, n = string.match(second, '^([^:]+):(%d+)')
       told = uuid and byte(uuid, 15) == 56 and byte(uuid, 20) == 56
         and try('publish', 'lockgen_process:' .. uuid, 'soon ' .. n .. ' ' .. ARGV[3])
@@ -86,7 +87,7 @@ for i = 1, #KEYS / 4 do
   until true
   if what ~= 1 or again ~= '' then
     left = left or {}
-    left[i] = {what = what, freed = freed, first = first, stands = stands, passed = passed}
+    left[lock], left[i] = true, {what = what, freed = freed, first = first, stands = stands, passed = passed}
   end
 end
 

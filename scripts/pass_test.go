@@ -150,5 +150,18 @@ func TestRelease_OfSeveralLocks(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		require.Equal(t, []string{"soon 9 " + claim, "granted 9 T 0 0"}, they.told())
+
+		// Of the two that name one lock, a waiter that leaves comes first: the release after it hands over to the waiter behind.
+		require.NoError(t, s.c.Do(t.Context(), s.c.B().Hset().Key(s.key).FieldValue().FieldValue(me+":1", "1").Build()).Error())
+		require.NoError(t, s.c.Do(t.Context(), s.c.B().Rpush().Key(s.waiting()).Element(me+":2", they.uuid+":9").Build()).Error())
+		keys = []string{s.key, s.waiting(), s.channel, s.counter()}
+		reply, err := s.eval(scripts.Release, append(keys, keys...), unlocked, plain, claim, me+":2", "", "0", "0", me+":1", "", "0", "0").ToArray()
+		require.NoError(t, err)
+		left, err := reply[0].AsInt64()
+		require.NoError(t, err)
+		handed, err := reply[4].AsInt64()
+		require.NoError(t, err)
+		require.Equal(t, []int64{-1, 1}, []int64{left, handed})
+		require.Contains(t, they.told(), "granted 9 T 0 0")
 	})
 }
