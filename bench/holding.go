@@ -3,9 +3,7 @@ package main
 import (
 	"container/heap"
 	"context"
-	"crypto/sha1" //nolint:gosec // names a script in Redis' cache, secures nothing
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,8 +47,6 @@ func openHolding(addr string, lease time.Duration) (*client, error) {
 
 const holdingRenew = `local held = {} for i, key in ipairs(KEYS) do
 if redis.call('hexists', key, ARGV[1]) == 1 then held[i] = redis.call('pexpire', key, ARGV[2]) else held[i] = 0 end end return held`
-
-var holdingRenewSHA = fmt.Sprintf("%x", sha1.Sum([]byte(holdingRenew))) //nolint:gosec // names a script in Redis' cache, secures nothing
 
 const (
 	// renewedAtOnce is how many locks one script renews: as many as one of lockgen.
@@ -149,13 +145,8 @@ func (p *holdingClient) renewed(batch []*heldOne) {
 // send renews keys by the script, and reads them.
 func (p *holdingClient) send(keys []string) ([]int64, error) {
 	build := p.conn.B
-	commands := func(script rueidis.Completed) []rueidis.RedisResult {
-		return p.conn.DoMulti(context.Background(), build().ClientCaching().No().Build(), script, build().Exists().Key(keys...).Build())
-	}
-	replies := commands(build().Evalsha().Sha1(holdingRenewSHA).Numkeys(int64(len(keys))).Key(keys...).Arg(p.args...).Build())
-	if err, said := rueidis.IsRedisErr(replies[1].Error()); said && err.IsNoScript() {
-		replies = commands(build().Eval().Script(holdingRenew).Numkeys(int64(len(keys))).Key(keys...).Arg(p.args...).Build())
-	}
+	replies := p.conn.DoMulti(context.Background(), build().ClientCaching().No().Build(),
+		build().Eval().Script(holdingRenew).Numkeys(int64(len(keys))).Key(keys...).Arg(p.args...).Build(), build().Exists().Key(keys...).Build())
 	for _, i := range []int{0, 2} {
 		if err := replies[i].Error(); err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ func TestHolding(t *testing.T) {
 	require.NoError(t, err)
 	kept, err := c.lock("holding:kept")
 	require.NoError(t, err)
-	lost.(*heldOne).p.changed(nil) // the server is asked about each now, and not when a minute is over
+	lost.(*heldOne).p.changed(nil) // so that the client renews both now, and not in a minute
 	require.Eventually(t, func() bool {
 		stats, err := s.rc.Do(t.Context(), s.rc.B().Info().Section("stats").Build()).ToString()
 		return err == nil && strings.Contains(stats, "tracking_total_keys:2\r\n")
