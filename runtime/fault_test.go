@@ -44,10 +44,18 @@ var (
 // newLine returns a client that has connected and loaded its scripts.
 func newLine(t *testing.T, opts lockrt.Options) *line {
 	t.Helper()
+	l := newQuietLine(t, opts)
+	l.warm(t)
+	return l
+}
+
+// newQuietLine returns a client that has locked nothing yet: on a busy machine a request of a lock is sent twice now and then, and is
+// withdrawn in the background.
+func newQuietLine(t *testing.T, opts lockrt.Options) *line {
+	t.Helper()
 	l := &line{server: redistest.Shared(t), key: redistest.Key(t, "k")}
 	l.proxy = redistest.Proxy(t, l.server.Addr())
 	l.client = clientOf(t, l.proxy.URL(), opts)
-	l.warm(t)
 	return l
 }
 
