@@ -304,8 +304,9 @@ func TestRedLock_ExtendHoldsForWhatJoins(t *testing.T) {
 	require.NoError(t, lease.Extend(patient(t), time.Hour))
 	for _, s := range all {
 		require.EqualValues(t, 1, number(t, s.RedisServer, "DEL", key))
-		until(t, "it has it again", func() bool { return lockrt.PartsOf(lease) == 3 && number(t, s.RedisServer, "EXISTS", key) == 1 })
-		require.Greater(t, number(t, s.RedisServer, "PTTL", key), (59 * time.Minute).Milliseconds())
+		until(t, "it has it again, for as long", func() bool { // a request that was sent twice may lock it for a moment
+			return lockrt.PartsOf(lease) == 3 && number(t, s.RedisServer, "PTTL", key) > (59*time.Minute).Milliseconds()
+		})
 	}
 	free(t, lease)
 	freeAgain(t, all, key)
