@@ -259,6 +259,48 @@ func BenchmarkHandOver(b *testing.B) {
 	wg.Wait()
 }
 
+// BenchmarkNeighbour locks one key from 16 goroutines of a client, beside one of another client that rests between its turns, or does not.
+// It reports the turns of the many, and those of the one.
+func BenchmarkNeighbour(b *testing.B) {
+	for _, under := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
+		for _, rest := range []time.Duration{0, 2 * time.Millisecond, 10 * time.Millisecond} {
+			b.Run(fmt.Sprintf("under the lock=%v, rest=%v", under, rest), func(b *testing.B) {
+				key := redistest.Key(b, "k")
+				many, one := benchClient(b).Mutex(key), benchClient(b).Mutex(key)
+				turn := func(m *lockrt.Mutex) {
+					lease, err := m.Lock(b.Context())
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					time.Sleep(under)
+					if err := lease.Unlock(b.Context()); err != nil {
+						b.Error(err)
+					}
+				}
+				done, neighbour, turns := make(chan struct{}), make(chan struct{}), 0
+				go func() {
+					defer close(neighbour)
+					for {
+						select {
+						case <-done:
+							return
+						case <-time.After(rest):
+						}
+						turn(one)
+						turns++
+					}
+				}()
+				share(b, 16, func(int) func() { return func() { turn(many) } })
+				close(done)
+				<-neighbour
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "turns/s")
+				b.ReportMetric(float64(turns)/b.Elapsed().Seconds(), "neighbour-turns/s")
+			})
+		}
+	}
+}
+
 // share runs b.N calls on n goroutines, each with the function that make gives it.
 func share(b *testing.B, n int, make func(g int) func()) {
 	b.Helper()
