@@ -56,7 +56,8 @@ type Options struct {
 	RedLockTimeout time.Duration
 	// Cohort bounds how many goroutines of this process hold a lock in a row, without a round trip, while other processes wait; a row of a [Mutex], or of
 	// writers of an [RWMutex], also ends after 10ms, or ten response times of Redis if that is longer. The Client asks Redis for waiting processes
-	// every 10ms, or every 500µs in the second after one waited. With 1, it releases the lock in Redis after each holder. Defaults to 128; a [FairMutex] has 64 at most.
+	// every 10ms, or every 500µs in the second after one waited; where Redis is far away, every ten response times, or every one. With 1, it releases
+	// the lock in Redis after each holder. Defaults to 128; a [FairMutex] has 64 at most.
 	Cohort int
 	// Linger is [WithLinger] for each [Mutex]. Defaults to 0, at most 20ms. Redisson has nothing like it.
 	Linger time.Duration

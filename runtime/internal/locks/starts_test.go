@@ -170,6 +170,30 @@ func TestGrant_ARowEndsAfterATime(t *testing.T) {
 	}
 }
 
+// A process asks a far server less often whether others wait.
+func TestGrant_AsksAFarServerLessOften(t *testing.T) {
+	t.Parallel()
+	way := redistest.Proxy(t, redistest.Shared(t).Addr())
+	c, err := opened(t.Context(), way.URL(), core.Settings{OpTimeout: time.Minute}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	way.Delay(60 * time.Millisecond)
+	mutex := c.Mutex(redistest.Key(t, "k"))
+	require.Eventually(t, func() bool {
+		lease, err := mutex.Lock(t.Context())
+		require.NoError(t, err)
+		g := lease.Core().Grant.(*resource.Grant)
+		g.Resource().Mu.Lock()
+		g.Near = false
+		rare := g.PassLimit()
+		g.Near = true
+		near := g.PassLimit()
+		g.Resource().Mu.Unlock()
+		require.NoError(t, lease.Unlock(t.Context()))
+		return rare >= 10*near && near >= 60*time.Millisecond // the response times are smoothed
+	}, time.Minute, time.Millisecond)
+}
+
 // Every other release that Redisson's waiters hear of is theirs, and the next one with a longer start if they were too slow.
 func TestResource_LeavesToJava(t *testing.T) {
 	t.Parallel()

@@ -11,31 +11,37 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// LocalPassLimit is how long a grant may circulate in a process. Then the next process that waits has its turn. If none is known to
-// wait, the process asks Redis whether that is still so.
+// LocalPassLimit is how long a grant circulates in a process at least, where Redis is near. Then the next process that waits has its turn. If
+// none is known to wait, the process asks Redis whether that is still so.
 const LocalPassLimit = 10 * time.Millisecond
 
-// nearPassLimit is this limit within a second after another process wanted the key: where goroutines pass a grant on without a pause, Go
-// reads the message that another process wants it too late.
+// nearPassLimit is how often a process asks Redis, where that is near, within a second after another process wanted the key: where goroutines
+// pass a grant on without a pause, Go reads the message that another process wants it too late.
 const nearPassLimit = 500 * time.Microsecond
-
-// PassLimit returns for how long g may circulate.
-func (g *Grant) PassLimit() time.Duration {
-	if g.Near {
-		return nearPassLimit
-	}
-	return LocalPassLimit
-}
 
 // handOverPart is the part of the time that hand-overs to other processes may take: a tenth. A hand-over takes about as long as an answer
 // of the server.
 const handOverPart = 10
 
+// rowLimit is how long the callers of a process have a key in a row.
+func (g *Grant) rowLimit() time.Duration {
+	return max(LocalPassLimit, handOverPart*g.Resource().Client.Net.ResponseTime())
+}
+
+// PassLimit returns for how long g may circulate until the process asks Redis whether another one waits. Where Redis is far away, the
+// questions take a tenth of the time at most, and half of it within a second after another process wanted the key.
+func (g *Grant) PassLimit() time.Duration {
+	if g.Near {
+		return max(nearPassLimit, g.Resource().Client.Net.ResponseTime())
+	}
+	return g.rowLimit()
+}
+
 // InTurn reports whether one more caller of this process may have g at the time at, which is now, while other processes may wait: a row of
 // callers has so many at most, and ends after a time. So callers who work for long under the lock do not keep another process waiting for
 // the whole row, and hand-overs by a server that is far away do not take most of the time.
 func (g *Grant) InTurn(row int, at monotonic.Time) bool {
-	return g.Rare().Passed+1 < row && g.Guard.Age(at) < max(LocalPassLimit, handOverPart*g.Resource().Client.Net.ResponseTime())
+	return g.Rare().Passed+1 < row && g.Guard.Age(at) < g.rowLimit()
 }
 
 // CanPass reports whether a hold on some terms can be passed on to a waiter that wants others, at the time at, which is now: with enough
