@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -168,6 +169,92 @@ func TestGrant_ARowEndsAfterATime(t *testing.T) {
 			require.NoError(t, <-waits)
 		}
 	}
+}
+
+// A process that has kept a mutex for a whole row has no further caller in turn once another process is known to wait; while none is, or
+// where the mutex has just come from another process, the row goes on.
+func TestGrant_AWholeRowOwesTheNextTurn(t *testing.T) {
+	t.Parallel()
+	for _, cohort := range []int{2, 3, 100} {
+		c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true, Cohort: cohort}, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		mutex := c.Mutex(redistest.Key(t, strconv.Itoa(cohort)))
+		first, err := mutex.Lock(t.Context())
+		require.NoError(t, err)
+		r := first.Core().Grant.(*resource.Grant).Resource()
+		waits := func(n int, opts ...leases.Option) <-chan *leases.Lease {
+			granted := make(chan *leases.Lease, 1)
+			go func() {
+				if l, err := mutex.Lock(t.Context(), opts...); err == nil {
+					granted <- l
+				}
+			}()
+			require.Eventually(t, func() bool {
+				r.Mu.Lock()
+				defer r.Mu.Unlock()
+				return r.Queue.Length() == n
+			}, time.Minute, time.Millisecond)
+			return granted
+		}
+		passes := func(g *resource.Grant, othersWait bool, at monotonic.Time) bool {
+			r.Mu.Lock()
+			defer r.Mu.Unlock()
+			was := g.Ticket.OthersWait
+			g.Ticket.OthersWait = othersWait
+			defer func() { g.Ticket.OthersWait = was }()
+			return r.Kind.(*policy.Mutex).CanPass(g, r.Queue.First, at)
+		}
+		second := waits(1, leases.WithWatchdog(time.Minute)) // on other terms: the release asks for the key once more
+		third := waits(2, leases.WithWatchdog(time.Minute))
+		require.Eventually(t, func() bool { return r.Client.Attends(r.Key) }, time.Minute, time.Millisecond, "or the release asks for nothing")
+		came := first.Core().Grant.(*resource.Grant).Began()
+		require.NoError(t, first.Unlock(t.Context()))
+		kept := <-second
+		g := kept.Core().Grant.(*resource.Grant)
+		require.NotSame(t, g, first.Core().Grant)
+		require.Equal(t, cohort > 2, passes(g, true, came))
+		require.True(t, passes(g, false, came))
+		if cohort == 100 {
+			row := max(resource.LocalPassLimit, 10*c.Base().Net.ResponseTime())
+			require.False(t, passes(g, true, came.Add(row)), "the row began when the mutex came")
+		}
+		require.NoError(t, kept.Unlock(t.Context()))
+		require.NoError(t, (<-third).Unlock(t.Context()))
+	}
+}
+
+// The row of a mutex that a process keeps has the callers of all its grants. It ends for others who are known to wait, and begins again with
+// each grant where no message would report them.
+func TestGrant_ARowHasTheCallersOfAllItsGrants(t *testing.T) {
+	t.Parallel()
+	const cohort = 6
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Cohort: cohort}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	lease, err := c.Mutex(redistest.Key(t, "k")).Lock(t.Context(), leases.WithBackoff(core.ConstantBackoff(time.Second)))
+	require.NoError(t, err)
+	g := lease.Core().Grant.(*resource.Grant)
+	r := g.Resource()
+	require.False(t, r.Client.Heard(), "it asks for messages of others")
+	passes := func(othersWait bool) bool {
+		g.Ticket.OthersWait = othersWait
+		return r.Kind.(*policy.Mutex).CanPass(g, &resource.Waiter{Terms: g.Terms()}, g.Began())
+	}
+	r.Mu.Lock()
+	for _, passed := range []int{2, 0, 0} { // and the one before them: 1+2, 1 and 1 callers
+		require.True(t, passes(true))
+		g.More().Passed = passed
+		g.GoesOn(g)
+		g.Extra.Passed = 0
+	}
+	require.False(t, passes(true), "one more is the sixth")
+	require.True(t, passes(false))
+	g.Extra.Passed = cohort - 1
+	require.False(t, passes(false))
+	g.Extra.Passed = 0
+	r.Mu.Unlock()
+	require.NoError(t, lease.Unlock(t.Context()))
 }
 
 // A process asks a far server less often whether others wait.

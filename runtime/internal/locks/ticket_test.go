@@ -77,7 +77,7 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 				done.Outcome, want = protocol.Kept, engine.Turn
 			}
 			r.Mu.Lock()
-			r.Resume(again, w.Terms, done, nil)
+			r.Resume(&resource.ReleaseOp{Again: again, Terms: w.Terms}, done, nil)
 			r.Mu.Unlock()
 			ev, ok := w.NextEvent()
 			require.True(t, ok)

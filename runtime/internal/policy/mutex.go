@@ -184,14 +184,16 @@ func (r *Mutex) Learns(tk *resource.Ticket, m protocol.Message) (tokens int) {
 	return int(tk.InLine)
 }
 
-// Resume continues with the ticket again, which was to follow on the terms t, after the release of the ticket before it.
-func (r *Mutex) Resume(again *resource.Ticket, t engine.Terms, done resource.Released, err error) {
-	w := r.Queue.First
+// Resume continues with the ticket that was to follow after the release op.
+func (r *Mutex) Resume(op *resource.ReleaseOp, done resource.Released, err error) {
+	again, t, w := op.Again, op.Terms, r.Queue.First
 	wanted := w != nil && w.Terms == t && r.Client.Settings.Replicas == 0 && (!t.Fenced || done.Token > 0)
 	judged, _ := again.Judge(resource.AnswerOf(done.Sent, t.TTL, done.Outcome == protocol.Kept, err), wanted, r.Client.Refusal()) // after an error that release may still take effect
 	if judged == engine.JudgedGranted {
 		again.SetTokens(engine.NewTokens(done.Token, int(again.InLine)))
-		r.Promote(trace.Granted, again, w, done.Sent, t.TTL).Handed = true
+		g := r.Promote(trace.Granted, again, w, done.Sent, t.TTL)
+		g.Handed = true
+		g.GoesOn(op.Of)
 		return
 	}
 	unclear := err != nil || again.UnclaimedGrant || done.Outcome == protocol.NotOurs

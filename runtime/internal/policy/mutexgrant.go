@@ -87,6 +87,8 @@ func (r *Mutex) CanPass(g *resource.Grant, w *resource.Waiter, at monotonic.Time
 		row = min(row, CohortBesideJava)
 	case row > 1 && !g.Ticket.OthersWait && r.Client.Heard():
 		return g.Guard.Age(at) < g.PassLimit()
+	case g.Ticket.OthersWait:
+		return g.InTurnSinceItCame(row, at)
 	}
 	return g.InTurn(row, at)
 }
@@ -138,7 +140,7 @@ func (r *Mutex) Proceed(op *resource.ReleaseOp, done resource.Released, err erro
 		op.Again.OutcomeUnknown = true
 	}
 	if op.Again != nil && r.Ticket == op.Again {
-		r.Resume(op.Again, op.Terms, done, err)
+		r.Resume(op, done, err)
 	} else {
 		r.Prompt(r) // op.Again was handed over already, if it was in the wait queue
 	}

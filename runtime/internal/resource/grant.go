@@ -36,9 +36,16 @@ type Grant struct {
 type grantExtra struct {
 	others []*leases.Lease // besides the first
 	Passed int             // number of times it went to another call without a request to Redis
+	before row             // of the grants before it, since the key came from another process; zero if it has just come
 	limit  time.Duration   // of the present holder: WithMaxHold, or 0
 	Lost   error           // why the watchdog gave up, or nil
 	Early  *Grant          // the grant before, while its holder does not know yet that it is lost
+}
+
+// A row is of callers of this process that have a key one after another.
+type row struct {
+	callers int
+	began   monotonic.Time
 }
 
 // noGrantExtra is the extra of grants without one. It does not change.

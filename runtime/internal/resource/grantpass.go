@@ -40,9 +40,30 @@ func (g *Grant) PassLimit() time.Duration {
 // InTurn reports whether one more caller of this process may have g at the time at, which is now, while other processes may wait: a row of
 // callers has so many at most, and ends after a time. So callers who work for long under the lock do not keep another process waiting for
 // the whole row, and hand-overs by a server that is far away do not take most of the time.
-func (g *Grant) InTurn(row int, at monotonic.Time) bool {
-	return g.Rare().Passed+1 < row && g.Guard.Age(at) < g.rowLimit()
+func (g *Grant) InTurn(most int, at monotonic.Time) bool {
+	return g.fits(row{g.Rare().Passed + 1, g.Guard.Began()}, most, at)
 }
+
+// InTurnSinceItCame is InTurn for another process that is known to wait, perhaps since a moment ago. The row began when the key came from
+// another process: a process that has kept the key for a whole row owes the next turn.
+func (g *Grant) InTurnSinceItCame(most int, at monotonic.Time) bool { return g.fits(g.row(), most, at) }
+
+// row returns the row that g goes on with, or begins.
+func (g *Grant) row() row {
+	before := g.Rare().before
+	if before.callers == 0 {
+		before.began = g.Guard.Began()
+	}
+	return row{before.callers + g.Rare().Passed + 1, before.began}
+}
+
+// fits reports whether one more caller fits into a row of so many.
+func (g *Grant) fits(x row, most int, at monotonic.Time) bool {
+	return x.callers < most && at.Sub(x.began) < g.rowLimit()
+}
+
+// GoesOn has g, which Redis has just granted, go on with the row of the grant before, at whose release no other process waited.
+func (g *Grant) GoesOn(before *Grant) { g.More().before = before.row() }
 
 // CanPass reports whether a hold on some terms can be passed on to a waiter that wants others, at the time at, which is now: with enough
 // trust left, and as [engine.Terms.PassesTo] says.
