@@ -85,9 +85,12 @@ func TestMonitor(t *testing.T) {
 		return &wg
 	}
 
+	var held []*lockrt.Lease
 	for i, c := range clients { // so that each has its tracked connection
-		unharmed(t, hold(t, server, c, unrenewed, strconv.Itoa(i))...)
+		held = append(held, ok(t)(c.Mutex(strconv.Itoa(i)).Lock(patient(t), unrenewed)))
+		watches(t, server, i+1)
 	}
+	unharmed(t, held...) // not before: the server may go on watching a key that is asked for once more after its release
 	first, err := clients[0].Mutex("k").Lock(patient(t))
 	require.NoError(t, err)
 	starting := contend(1)

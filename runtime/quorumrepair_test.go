@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,24 +76,21 @@ func TestRedLock_WhoIsAskedAgainInVainIsToldSo(t *testing.T) {
 	t.Parallel()
 	all, key := sites(t, 3), redistest.Key(t, "k")
 	m := redLock(t, all, key, lockrt.Options{})
-	asked, given := make(chan struct{}, 1000), make(chan struct{}, 1000)
+	again, given := make(chan struct{}), make(chan struct{}, 1000)
+	var questions atomic.Int32
 	end := taken(t, all[2:], key)
 	all[2].proxy.OnRequest(func(cmd []string) {
-		if asks(cmd) {
-			asked <- struct{}{}
+		if asks(cmd) && questions.Add(1) == 2 {
+			all[2].proxy.Blackhole(redistest.Both) // before the key is free: else the question could be granted it in time
+			close(again)
 		}
 		if gives(cmd) {
 			given <- struct{}{}
 		}
 	})
 	lease := ok(t)(m.Lock(patient(t)))
-	receive(t, asked, "the first question")
-	all[2].proxy.Blackhole(redistest.Both) // before the key is free: else a question could be granted it in time
+	receive(t, again, "another question, which does not arrive yet")
 	end()
-	for len(asked) > 0 {
-		<-asked
-	}
-	receive(t, asked, "another question, which does not arrive yet")
 	free(t, lease)
 	for len(given) > 0 {
 		<-given
