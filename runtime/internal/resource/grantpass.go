@@ -11,8 +11,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
-// LocalPassLimit is how long a grant circulates in a process at least, where Redis is near. Then the next process that waits has its turn. If
-// none is known to wait, the process asks Redis whether that is still so.
+// LocalPassLimit is how long the callers of a process have a key in a row, where Redis is near. Then the next process that waits has its turn.
+// If none is known to wait, the process asks Redis whether that is still so.
 const LocalPassLimit = 10 * time.Millisecond
 
 // nearPassLimit is how often a process asks Redis, where that is near, within a second after another process wanted the key: where goroutines
