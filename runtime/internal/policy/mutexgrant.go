@@ -85,10 +85,10 @@ func (r *Mutex) CanPass(g *resource.Grant, w *resource.Waiter, at monotonic.Time
 	switch {
 	case g.Ticket.Java > 0:
 		row = min(row, CohortBesideJava)
-	case row > 1 && !g.Ticket.OthersWait && r.Client.Heard():
-		return g.Guard.Age(at) < g.PassLimit()
 	case g.Ticket.OthersWait:
 		return g.InTurnSinceItCame(row, at)
+	case row > 1 && r.Client.Heard():
+		return g.Guard.Age(at) < g.PassLimit()
 	}
 	return g.InTurn(row, at)
 }
