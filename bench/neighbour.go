@@ -8,8 +8,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// sharing is the experiment of S4b: one key, which processes hand over, and which the goroutines of a process pass on.
-const sharing = "floor that shares"
+// The experiments of S4b: one key, which processes hand over, and which the goroutines of a process pass on.
+const (
+	sharing = "floor that shares"
+	looking = "floor that looks" // after lookAfter it looks whether the key is its own still
+)
+
+// lookAfter is when a process looks whether it still has the key that another one has handed over, as a lease of lockgen is checked once when it
+// is 8 ms old: from then on the server reports that somebody has deleted the key.
+const lookAfter = 8 * time.Millisecond
 
 // neighbourly is how many times as long as others a run with a neighbour takes: its few turns are counted one by one.
 const neighbourly = 4
@@ -40,20 +47,27 @@ var passOnIfWanted = rueidis.NewLuaScript("if redis.call('exists', KEYS[2]) == 0
 
 // openSharing is the lock of openPassing, which the goroutines of a process also pass on among themselves, first come, first served. The
 // process gives it to another one when it learns that this one waits, or when none of its own does.
-func openSharing(addr string, lease time.Duration) (*client, error) {
-	between, err := openPassing(false)(addr, lease)
-	if err != nil {
-		return nil, err
+func openSharing(looks bool) func(addr string, lease time.Duration) (*client, error) {
+	return func(addr string, lease time.Duration) (*client, error) {
+		between, err := openPassing(false)(addr, lease)
+		if err != nil {
+			return nil, err
+		}
+		s := &sharingClient{between: between.lock, looks: looks, turn: make(chan struct{}, 1)}
+		s.turn <- struct{}{}
+		return &client{lock: s.lock}, nil
 	}
-	s := &sharingClient{between: between.lock, turn: make(chan struct{}, 1)}
-	s.turn <- struct{}{}
-	return &client{lock: s.lock}, nil
 }
 
 // A sharingClient is a process of such a lock. All its goroutines lock one key.
 type sharingClient struct {
 	between func(key string) (held, error)
 	callers atomic.Int64
+
+	looks bool
+	about atomic.Bool               // to look
+	since atomic.Pointer[time.Time] // when it got the key; nil without it
+	lost  atomic.Bool
 
 	turn  chan struct{} // guards the rest
 	held  *passingHeld  // by this process, or nil
@@ -72,7 +86,12 @@ func (s *sharingClient) lock(key string) (held, error) {
 		s.turn <- struct{}{}
 		return nil, err
 	}
-	s.held, s.asked = h.(*passingHeld), time.Now() //nolint:forcetypeassert // as openPassing makes it
+	now := time.Now()
+	s.held, s.asked = h.(*passingHeld), now //nolint:forcetypeassert // as openPassing makes it
+	if s.looks {
+		s.since.Store(&now)
+		s.lookIn(lookAfter, s.held)
+	}
 	return s, nil
 }
 
@@ -87,9 +106,36 @@ func (s *sharingClient) unlock() (err error) {
 	}
 	if passed == 1 {
 		s.held = nil
+		s.since.Store(nil)
 	}
 	s.turn <- struct{}{}
 	return err
 }
 
-func (s *sharingClient) trusted() bool { return true }
+func (s *sharingClient) trusted() bool { return !s.lost.Load() }
+
+// lookIn looks in d, unless it is about to look. One timer serves all grants: it is not stopped with the unlock, for to set it anew at each lock
+// would cost more.
+func (s *sharingClient) lookIn(d time.Duration, h *passingHeld) {
+	if s.about.CompareAndSwap(false, true) {
+		time.AfterFunc(d, func() { s.look(h) })
+	}
+}
+
+// look looks whether the key is still its own, if it has had it for long enough.
+func (s *sharingClient) look(h *passingHeld) {
+	s.about.Store(false)
+	since := s.since.Load()
+	if since == nil {
+		return
+	}
+	if left := lookAfter - time.Since(*since); left > 0 {
+		s.lookIn(left, h)
+		return
+	}
+	p := h.p
+	ours, err := p.rc.Do(context.Background(), p.rc.B().Hexists().Key(h.keys[0]).Field(p.channel).Build()).AsBool()
+	if err == nil && !ours && s.since.Load() == since {
+		s.lost.Store(true)
+	}
+}
