@@ -20,12 +20,7 @@ func (l *link) runOn(ctx context.Context, rc sender, cmd protocol.Command) rueid
 		loaded = l.load(loaded)
 	}
 	asked := monotonic.Now()
-	var reply rueidis.RedisResult
-	if cmd.Script == scripts.Release && l.askAll == nil {
-		reply = l.messageFirst(ctx, rc, cmd)
-	} else {
-		reply = rc.Do(ctx, l.evalsha(cmd))
-	}
+	reply := l.send(ctx, rc, cmd)
 	if !missing(reply) {
 		l.heard(asked, reply)
 		return l.translate(reply)
@@ -48,11 +43,16 @@ func (l *link) runOn(ctx context.Context, rc sender, cmd protocol.Command) rueid
 	return l.translate(reply)
 }
 
-// messageFirst sends a command that may hand a lock over. Redis sends the message to the next owner before it replies to this process, since a
-// PING is ahead in the same packet: Redis writes first to the connection that got something to write last, and this one gets the reply to the
-// PING before the script publishes the message. Each write takes Redis about as long as a short script, and wakes a process. Nothing but speed
-// depends on the order. Redis does not promise it with several I/O threads, or for a command of more than 16 KiB.
-func (l *link) messageFirst(ctx context.Context, rc sender, cmd protocol.Command) rueidis.RedisResult {
+// send sends a command. Ahead of a release that may hand a lock over it sends a PING, in the same packet, so that Redis sends the message to the
+// next owner before it replies to this process: Redis writes first to the connection that got something to write last, and this one gets the
+// reply to the PING before the script publishes the message. Each write takes Redis about as long as a short script, and wakes a process. Nothing
+// but speed depends on the order. Redis does not promise it with several I/O threads, or for a command of more than 16 KiB.
+//
+// The releases of other kinds of locks have no PING: usually nobody waits for them. In a cluster rueidis would send it to any server.
+func (l *link) send(ctx context.Context, rc sender, cmd protocol.Command) rueidis.RedisResult {
+	if cmd.Script != scripts.Release || l.askAll != nil {
+		return rc.Do(ctx, l.evalsha(cmd))
+	}
 	return rc.DoMulti(ctx, l.rc.B().Ping().Build(), l.evalsha(cmd))[1]
 }
 
