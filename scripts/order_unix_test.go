@@ -8,6 +8,7 @@ import (
 	"net"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,6 +28,7 @@ func dial(t *testing.T, addr string) *socket {
 	conn, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
+	require.NoError(t, conn.SetDeadline(time.Now().Add(2*time.Minute))) // of reads
 	s := &socket{t: t, conn: conn.(*net.TCPConn), in: bufio.NewReader(conn)}
 	s.raw, err = s.conn.SyscallConn()
 	require.NoError(t, err)
@@ -67,10 +69,11 @@ func TestOrder_MessageBeforeReply(t *testing.T) {
 	waits.reads(6)
 	for range 200 {
 		releases.send("PING\r\nEVAL \"return redis.call('publish', 'next', 'granted')\" 0\r\n")
-		for !releases.has() {
+		for limit := time.Now().Add(time.Minute); !releases.has() && time.Now().Before(limit); {
 		}
-		require.True(t, waits.has(), "the reply came before the message")
+		first := waits.has()
 		releases.reads(2)
+		require.True(t, first, "the reply came before the message")
 		waits.reads(7)
 	}
 }
