@@ -403,24 +403,24 @@ func TestFault_KeyChangedBehindTheHolder(t *testing.T) {
 	t.Parallel()
 	foreigner := map[string]string{"0b5d8a0e-1111-2222-3333-444444444444:7": "1"}
 	for name, test := range map[string]struct {
-		change [][]string
+		change string // a script, so that no late copy of a request comes between
 		check  func(t *testing.T, server *redistest.RedisServer, key string)
 	}{
 		"deleted": {
-			change: [][]string{{"DEL", "KEY"}},
+			change: "redis.call('del', KEYS[1])",
 			check: func(t *testing.T, server *redistest.RedisServer, key string) {
 				gone(t, server, key)
 			},
 		},
 		"somebody else's": {
-			change: [][]string{{"DEL", "KEY"}, {"HSET", "KEY", "0b5d8a0e-1111-2222-3333-444444444444:7", "1"}, {"PEXPIRE", "KEY", "600000"}},
+			change: "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], '0b5d8a0e-1111-2222-3333-444444444444:7', '1') redis.call('pexpire', KEYS[1], 600000)",
 			check: func(t *testing.T, server *redistest.RedisServer, key string) {
 				require.Equal(t, foreigner, fields(t, server, key))
 				require.Greater(t, number(t, server, "PTTL", key), int64(500_000), "nobody renews it for him")
 			},
 		},
 		"a list": {
-			change: [][]string{{"DEL", "KEY"}, {"RPUSH", "KEY", "x"}},
+			change: "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'x')",
 			check: func(t *testing.T, server *redistest.RedisServer, key string) {
 				require.EqualValues(t, 1, number(t, server, "LLEN", key))
 			},
@@ -440,11 +440,7 @@ func TestFault_KeyChangedBehindTheHolder(t *testing.T) {
 					lease, err := c.Mutex(key).Lock(patient(t), opt)
 					require.NoError(t, err)
 					change := func() bool {
-						for _, cmd := range test.change {
-							cmd = slices.Clone(cmd)
-							cmd[1] = key
-							server.Do(cmd...)
-						}
+						server.Do("EVAL", test.change, "1", key)
 						return lease.Err() != nil
 					}
 					if noticed {
