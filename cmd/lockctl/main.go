@@ -3,7 +3,7 @@
 //
 // Usage:
 //
-//	lockctl list [-scan] [-rate n] [pattern]     locks with holders or waiters; a pattern of path.Match, with * for any text
+//	lockctl list [-scan] [-rate n] [pattern]     locks with holders or waiters; in a pattern * is any text and ? is one character
 //	lockctl show key                             everything about one lock
 //	lockctl watch [pattern]                      list, repeated each second
 //	lockctl why key                              the chain of waiters and holders
@@ -12,7 +12,7 @@
 //	lockctl run [flags] key -- command           runs a command under a lock
 //	lockctl doctor                               checks whether a server suits locks
 //
-// All take -url (as lockrt.Open does; default $REDIS_URL), -timeout and -json. docs/operating.md shows how to use them.
+// All take -url (as lockrt.Open does; default $REDIS_URL, else redis://localhost:6379), -timeout and -json. docs/operating.md shows how to use them.
 package main
 
 import (

@@ -68,7 +68,11 @@ func init() {
 			f.BoolVar(&o.yes, "yes", false, "do not ask")
 		}, 1, 1},
 		{"run", "key -- command [arguments]", "runs a command under a lock", run, func(f *flag.FlagSet, o *options) {
-			f.DurationVar(&o.wait, "wait", lockrt.UntilDone, "how long to wait for the lock: 0 tries once, -1ns waits for ever")
+			o.wait = lockrt.UntilDone
+			f.Func("wait", "the `duration` for which to wait for the lock: 0 tries once; without the flag the wait has no bound", func(s string) (err error) {
+				o.wait, err = time.ParseDuration(s)
+				return err
+			})
 			f.IntVar(&o.permits, "permits", 0, "take one of so many permits in place of a lock")
 			f.BoolVar(&o.reads, "read", false, "lock for reading")
 			f.BoolVar(&o.fair, "fair", false, "take a fair lock")

@@ -115,7 +115,7 @@ func (o *options) show(l *Listing) {
 	}
 	o.tellSilent(l.Silent, "")
 	if l.Omitted > 0 {
-		fmt.Fprintf(o.Stderr, "Processes did not name %s; lockctl list -scan finds them.\n", count(l.Omitted, "lock or call", "locks and calls"))
+		fmt.Fprintf(o.Stderr, "Processes did not name %s; lockctl list -scan finds the locks.\n", count(l.Omitted, "lock or call", "locks and calls"))
 	}
 	if l.Partial {
 		fmt.Fprintln(o.Stderr, "The sweep did not come to its end.")
