@@ -76,7 +76,7 @@
 //
 // docs/details.md of the module says what happens to waiting calls and holders when something fails, how waiters are served, how
 // changes behind a holder's back are noticed, and what Sentinel, Cluster and old servers change. docs/redis.md lists the keys and
-// channels in Redis and the method of Redisson that each method stands for. The server is Redis from 6.2 on, or Valkey. Package
+// channels in Redis and the method of Redisson that each method stands for. The server is Redis from 6.2 on, or Valkey from 8.1 on. Package
 // observe has the types of errors, hooks, statistics and snapshots, package locktest what tests need. CHAOS.md beside this file says how
 // each failure was tried, with several processes, and how long it took.
 package lockrt

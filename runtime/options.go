@@ -87,7 +87,7 @@ type Options struct {
 	// as in an outage; each call returns a permanent error, such as a wrong password, and Logger gets one line about it. In a cluster PubSub must not
 	// be PubSubAuto. Defaults to false: Open fails. Redisson's lazyInitialization.
 	StartWithoutServer bool
-	// DeadlockAfter is how long a call may take that waits for others, with neither a deadline nor [WithWait], before Logger gets one line about it. The
+	// DeadlockAfter is the time after which Logger gets one line about a call that still waits for others, and has neither a deadline nor [WithWait]. The
 	// time counts from the beginning of the call, and includes that without an answer from Redis. The line says
 	// if this very process holds the lock: then the program probably locks again under an outer context, and waits for ever. After that time, and
 	// again after each such time, a call that waits under the context of a lease looks for a deadlock: a circle of calls, in this process and in

@@ -61,8 +61,8 @@
 //	a type with AppendLockKey([]byte) ([]byte, error), or LockKey() string    what that gives, escaped
 //	a string                                                                 escaped
 //	an integer, a bool                                                       in decimal, true or false
-//	[N]byte, []byte                                                          in hexadecimal, upper case
 //	an encoding.TextAppender or TextMarshaler, but no time.Time              what that gives, escaped
+//	[N]byte, []byte without these methods                                    in hexadecimal, upper case
 //	a type parameter whose types are all some of these                       as its type argument is
 //
 // or a pointer to one. No value may be empty text, and two placeholders need a colon or a slash between them, so that different
@@ -97,6 +97,7 @@
 //	scope=return        release when the method returns, although its result (an iterator, a Close, a channel, a function) outlives the call
 //	after=keys          the keys of locks that are held when this one is taken, as in after=order:{}; several are quoted: "after=a:{} b:{}"
 //	max=n               the most elements that a list {path...} may have, by default 64; more are an error of the call
+//	linger=duration     the key stays with the client that long after the call, for its next call; at most 20ms; of mutexes without lease
 //	empty=allow         an empty text or []byte is a value like others, and an empty list locks nothing; without it they are errors of the call
 //	ctx=name            the context parameter, if there are several
 //	method=Name         above an interface: the embedded method that the lock or nolock is for; it replaces the directive at the method's declaration

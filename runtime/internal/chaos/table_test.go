@@ -90,8 +90,8 @@ fault strikes once in each run, the figures are the worst of all these runs, and
 
 A model of the lock also explained every history. The model allows as many holders of a key as the key does, and its fencing
 tokens rise. Where 30 clients or 99 waiters leave too many orders to try, the search for an explanation ends after ten seconds.
-No run left anything behind: no goroutine, subscription, key, permit or place in a queue. A row of which a run broke any of this,
-or missed a bound, says missed, in how many runs, and what. A server that came back from an older file may have places of processes
+No run left anything behind: no goroutine, subscription, key, permit or place in a queue. If a run broke one of these rules, or missed
+a bound, the verdict of its row is "missed", with the number of such runs and the reason. A server that came back from an older file may have places of processes
 that have ended: one more process then locked each key, was not kept from it, and left nothing behind.
 
 The rows allow two losses of a lease that should have been kept. First, the outage lasted longer than 11/20 of the lease: the

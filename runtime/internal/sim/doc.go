@@ -7,7 +7,7 @@
 // are also replayed against the specification: see trace_test.go. Histories are explained by porcupine.
 //
 //	go test ./runtime/internal/sim                                       300 worlds
-//	go test ./runtime/internal/sim -run 'TestWorlds$' -args -seed 4711   one of them, with all its events if it fails
+//	go test ./runtime/internal/sim -run 'TestWorlds$' -args -seed 4711   one of them; if it fails, its last 300 events, and the name of a file with all
 //
 // The schedule of goroutines is not drawn from the seed, so a seed repeats calls and faults, but not every interleaving: a world
 // that fails is run again 100 times, to say how often it does.
