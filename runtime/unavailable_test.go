@@ -2,11 +2,16 @@ package lockrt_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
-	"strings"
+	"net"
+	"os"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -285,31 +290,84 @@ func TestUnavailable_CutWhileIdle(t *testing.T) {
 		}
 		require.ErrorIs(t, try(), lockrt.ErrNotAcquired)
 		for range 10 {
-			atBest(t, "was each connection idle when it was cut, and none about to be made", func() bool {
-				idle := true
-				refused := func(err error, of string) {
-					t.Helper()
-					if err != nil && strings.Contains(err.Error(), "dial tcp") {
-						idle = false
-						return
-					}
-					require.ErrorIs(t, err, lockrt.ErrNotAcquired, of)
-				}
-				o.cut()
-				refused(try(), "the first call")
-				for range 3 { // one after the other has connections of its own made
-					require.ErrorIs(t, try(), lockrt.ErrNotAcquired)
-				}
-				o.cut()
-				var beside []<-chan error
-				for range 4 {
-					beside = append(beside, later(try))
-				}
-				for _, got := range beside {
-					refused(receive(t, got, "one of the calls that try at once"), "one of the calls that try at once")
-				}
-				return idle
-			})
+			o.cut()
+			require.ErrorIs(t, try(), lockrt.ErrNotAcquired, "the first call")
+			for range 3 { // one after the other has connections of its own made
+				require.ErrorIs(t, try(), lockrt.ErrNotAcquired)
+			}
+			o.cut()
+			var beside []<-chan error
+			for range 4 {
+				beside = append(beside, later(try))
+			}
+			for _, got := range beside {
+				require.ErrorIs(t, receive(t, got, "one of the calls that try at once"), lockrt.ErrNotAcquired, "one of the calls that try at once")
+			}
 		}
 	})
+}
+
+// cutDials returns a client of a proxy whose next dials are cut, as many as cuts says, and otherwise connect.
+func cutDials(t *testing.T, proxy *redistest.FaultProxy) (c *lockrt.Client, cuts *atomic.Int32) {
+	t.Helper()
+	cuts = new(atomic.Int32)
+	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
+		o.PipelineMultiplex, o.ForceSingleClient = -1, true
+		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if cuts.Add(-1) >= 0 {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNRESET)}
+			}
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	})
+	c, err := lockrt.New(rc, lockrt.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c, cuts
+}
+
+// The next connection may be cut, too, while it is dialled. Then nothing was sent, and a call that does not wait sends its request once more:
+// alone, and beside others of which one asks for all.
+func TestUnavailable_CutWhileDialled(t *testing.T) {
+	t.Parallel()
+	for name, of := range wayOf {
+		if name == "RedLock" { // asks each server by a client of its own
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+			c, cuts := cutDials(t, proxy)
+			key, others := redistest.Key(t, "k"), []*lockrt.Client{clientOf(t, redistest.Shared(t).URL(), lockrt.Options{})}
+			held, done, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				holdBy(t, name, others, key, held, done)
+			}()
+			t.Cleanup(func() { close(done); <-ended })
+			receive(t, held, "what somebody else has")
+			w := of([]*lockrt.Client{c}, key)
+			try := func() error {
+				if w.try != nil {
+					return w.try(patient(t))
+				}
+				return w.lock(patient(t), lockrt.WithWait(0))
+			}
+			require.ErrorIs(t, try(), lockrt.ErrNotAcquired)
+			for range 20 {
+				proxy.Cut()
+				cuts.Store(1)
+				require.ErrorIs(t, try(), lockrt.ErrNotAcquired, "alone")
+				proxy.Cut()
+				cuts.Store(1)
+				var all []<-chan error
+				for range 4 {
+					all = append(all, later(try))
+				}
+				for _, got := range all {
+					require.ErrorIs(t, receive(t, got, "one of several"), lockrt.ErrNotAcquired, "one of several")
+				}
+			}
+		})
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
 
 // refusalPause is for how long a server that has refused a connection is not dialled again. A request needs a connection, and rueidis dials
@@ -68,10 +69,10 @@ func (r *refusals) connect(ctx context.Context, addr string, d *net.Dialer, secu
 }
 
 // refuses reports whether err, of a dial under ctx, is the answer of the system at once, and not the end of somebody's patience: another
-// dial has patience of its own.
+// dial has patience of its own. A connection that was cut while it was dialled is no refusal either: the next one may last.
 func refuses(ctx context.Context, err error) bool {
 	dialled := (*net.OpError)(nil)
-	return errors.As(err, &dialled) && dialled.Op == "dial" && !dialled.Timeout() && ctx.Err() == nil
+	return errors.As(err, &dialled) && dialled.Op == "dial" && !dialled.Timeout() && ctx.Err() == nil && !transport.CutWhileDialled(err)
 }
 
 // dialTCP is what rueidis does by itself.

@@ -107,3 +107,20 @@ func TestRefusals_Forgets(t *testing.T) {
 		require.Len(t, r.of, 1)
 	})
 }
+
+// A connection that was cut while it was dialled is no refusal by the server: the next one is dialled at once.
+func TestRefusals_ACutIsNone(t *testing.T) {
+	t.Parallel()
+	dials := 0
+	option := pausing(rueidis.ClientOption{DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+		if dials++; dials == 1 {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNRESET)}
+		}
+		return nil, nil
+	}})
+	_, err := option.DialCtxFn(t.Context(), "a:1", &net.Dialer{}, nil)
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+	_, err = option.DialCtxFn(t.Context(), "a:1", &net.Dialer{}, nil)
+	require.NoError(t, err)
+	require.Equal(t, 2, dials)
+}

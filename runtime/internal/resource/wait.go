@@ -242,7 +242,7 @@ func (s *wait) conclude() error {
 			return fmt.Errorf("%w%s", failure.ErrNotAcquired, s.after())
 		case word.Err != nil && !core.Passing(word.Err):
 			return core.Refused(word.Err)
-		case word.Err != nil && !transport.Cut(word.Err):
+		case word.Err != nil && !transport.Cut(word.Err) && !transport.CutWhileDialled(word.Err):
 			return transport.Unavailable(s.after(), word.Err)
 		case word.Asking > 0:
 		case !s.w.Once():

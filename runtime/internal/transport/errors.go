@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -114,6 +115,13 @@ func Cut(err error) bool {
 	}
 	var op *net.OpError
 	return errors.As(err, &op) && !op.Timeout()
+}
+
+// CutWhileDialled reports whether the connection was cut while it was dialled, so that the request was never sent. A server that is away
+// refuses a connection instead, or does not answer.
+func CutWhileDialled(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNABORTED))
 }
 
 // Unconfirmed reports whether Redis has granted what is released, for want of replicas.
