@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -100,4 +101,41 @@ func TestClusterFailover_LostGrantsAreReportedAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// rueidis closes its connection to a server that has left the cluster 5 seconds after it noticed that. The requests without an answer there
+// fail, and the calls go on: their client is not closed.
+func TestClusterFailover_TheOldConnectionIsClosed(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t)
+	keys := spread(t, cluster)
+	well := cluster.Master(keys[1])
+	rc := cluster.NewClient(func(o *rueidis.ClientOption) {
+		o.InitAddress = []string{well.Addr()}
+	})
+	c, err := lockrt.New(rc, lockrt.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	for _, key := range keys {
+		lease, err := c.Mutex(key).Lock(patient(t))
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(patient(t)))
+	}
+	master := cluster.Master(keys[0])
+	successor := cluster.Replica(master)
+	master.Stop()
+	got := later(func() error {
+		lease, err := c.Mutex(keys[0]).Lock(patient(t))
+		if err == nil {
+			err = lease.Unlock(patient(t))
+		}
+		return err
+	})
+	cluster.AwaitMaster(successor)                               // takes long enough for the request to be sent as often as it is
+	well.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") // has rueidis look for the servers
+	lease, err := c.Mutex(keys[1]).Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(patient(t)))
+	require.NoError(t, receive(t, got, "the lock"))
+	master.Cont()
 }

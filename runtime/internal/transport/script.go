@@ -94,7 +94,7 @@ func (l *link) heard(asked monotonic.Time, reply rueidis.RedisResult) {
 
 // translate replaces two errors of rueidis. One says that a context has ended when the connection's timeout is over: a
 // caller would take that for the end of its own context. One says that the client is closing when another server becomes
-// the master.
+// the master, or when a server leaves the cluster.
 func (l *link) translate(reply rueidis.RedisResult) rueidis.RedisResult {
 	err := reply.NonRedisError()
 	switch {
@@ -237,10 +237,10 @@ func (l *link) unloaded(addr string, err error) bool {
 	return refuses
 }
 
-// failedOver reports whether err, of a request, may be that of a connection that was closed because there is another
-// master. It is not for long: then the client was closed by the program that made it.
+// failedOver reports whether err, of a request, may be that of a connection that rueidis has closed because there is another
+// master, or because a server has left the cluster. It is not for long: then the client was closed by the program that made it.
 func (l *link) failedOver(err error) bool {
-	if l.rc.Mode() != rueidis.ClientModeSentinel || !errors.Is(err, rueidis.ErrClosing) {
+	if l.rc.Mode() == rueidis.ClientModeStandalone || !errors.Is(err, rueidis.ErrClosing) {
 		return false
 	}
 	at := int64(monotonic.Now())
