@@ -23,12 +23,23 @@ var (
 	ErrBadOption   = errors.New("unusable option")
 )
 
+// named are all of these.
+var named = []error{
+	ErrNotAcquired, ErrUnavailable, ErrLost, ErrReleased, ErrClosed, ErrUpgrade, ErrWrongType, ErrDeleted, ErrDeadlock, ErrReplicas, ErrBadOption,
+}
+
+// Named reports whether err matches one of the errors that programs test for.
+func Named(err error) bool { return matches(err, named) }
+
 // lasting are the errors of the client itself that the next call would get again.
 var lasting = []error{ErrBadOption, ErrClosed, ErrUpgrade, ErrDeleted}
 
 // Lasting reports whether err is one of the client itself that the next call would get again.
-func Lasting(err error) bool {
-	return slices.ContainsFunc(lasting, func(target error) bool { return errors.Is(err, target) })
+func Lasting(err error) bool { return matches(err, lasting) }
+
+// matches reports whether err matches one of the targets.
+func matches(err error, targets []error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // Ended returns the error of a context that is done.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/force"
@@ -72,17 +70,9 @@ type kindReply struct {
 }
 
 // kindOf asks Redis which kind of lock a key is.
-func (c *Client) kindOf(key string) (kindReply, error) {
-	ctx, cancel := c.base.Net.Briefly()
-	defer cancel()
-	replies := c.base.RC.DoMulti(ctx,
-		c.base.RC.B().Hget().Key(key).Field("mode").Build(), c.base.RC.B().Exists().Key(protocol.FairMarks(key)...).Build())
-	mode, err := replies[0].ToString()
-	if rueidis.IsRedisNil(err) {
-		err = nil
-	}
-	marks, failed := replies[1].AsInt64()
-	return kindReply{mode, marks > 0}, core.FirstError(err, failed)
+func (c *Client) kindOf(key string) (of kindReply, err error) {
+	of.mode, of.fair, err = c.base.Net.Mode(key, protocol.FairMarks(key))
+	return of, err
 }
 
 func init() {

@@ -86,9 +86,7 @@ func (s *Semaphore) Drain(ctx context.Context) (int, error) {
 func (s *Semaphore) Available(ctx context.Context) (int, error) {
 	s = core.OrZero(s)
 	return core.Answer(ctx, s.c.Core(), "available", s.key, func() (int, error) {
-		ctx, cancel := s.c.base.Net.Briefly()
-		defer cancel()
-		text, exists, err := s.c.base.Net.Get(ctx, s.key)
+		text, exists, err := s.c.base.Net.Get(s.key)
 		if err != nil || !exists {
 			return s.permits, err
 		}

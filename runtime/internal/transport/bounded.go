@@ -57,11 +57,3 @@ func (t *Transport) Closing() bool {
 		return false
 	}
 }
-
-// Unavailable returns the error of a call without an answer from Redis, because of err. when begins with a space, or is empty.
-func Unavailable(when string, err error) error {
-	if errors.Is(err, failure.ErrUnavailable) {
-		return err
-	}
-	return fmt.Errorf("%w%s: %w", failure.ErrUnavailable, when, err)
-}

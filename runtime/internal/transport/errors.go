@@ -45,10 +45,12 @@ func denied(text string) bool {
 // transient are the first words of the errors of a server that go away by themselves.
 var transient = []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM"}
 
-// Refused returns the error of a server, or any other, as the one that callers test for.
+// Refused returns the error of a request, or any other, as the one that callers test for.
 func Refused(err error) error {
 	reply, ok := rueidis.IsRedisErr(err)
 	switch {
+	case unanswered(err):
+		return Unavailable("", err)
 	case !ok:
 		return err
 	case strings.Contains(reply.Error(), "WRONGTYPE"):
@@ -57,6 +59,14 @@ func Refused(err error) error {
 		return fmt.Errorf("a permission is missing, which ACL LOG on the server names: %w", err)
 	}
 	return err
+}
+
+// Unavailable returns the error of a call without an answer from Redis, because of err. when begins with a space, or is empty.
+func Unavailable(when string, err error) error {
+	if errors.Is(err, failure.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w%s: %w", failure.ErrUnavailable, when, err)
 }
 
 // Passing reports whether an error goes away by itself, so that a call that waits may wait for that too: a connection broke;
@@ -122,6 +132,15 @@ func Cut(err error) bool {
 func CutWhileDialled(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNABORTED))
+}
+
+// unanswered reports whether err says only that Redis did not answer: it is the error of a connection, and no reply while that was made.
+func unanswered(err error) bool {
+	if _, ok := Replied(err); ok || err == nil || failure.Named(err) {
+		return false
+	}
+	var op *net.OpError
+	return errors.Is(err, ErrNoAnswer) || Cut(err) || errors.As(err, &op)
 }
 
 // Unconfirmed reports whether Redis has granted what is released, for want of replicas.

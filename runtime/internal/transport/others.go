@@ -13,12 +13,12 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// The plain commands with which a client finds other clients, and what they hold. They go over the shared connection, and each is
-// given up after half of OpTimeout.
+// The plain commands that ask for what Redis has, and with which a client finds other clients, and what they hold. They go over the shared
+// connection, and each is given up after half of OpTimeout.
 
-// Briefly returns a context for a request that rueidis would repeat again and again while the server is away. It has no
+// briefly returns a context for a request that rueidis would repeat again and again while the server is away. It has no
 // deadline, which would apply to the shared connection.
-func (t *Transport) Briefly() (context.Context, context.CancelFunc) {
+func (t *Transport) briefly() (context.Context, context.CancelFunc) {
 	t.MarkShared()
 	ctx, cancel := context.WithCancel(context.Background())
 	timer := time.AfterFunc(t.cfg.OpTimeout/2, cancel)
@@ -28,17 +28,52 @@ func (t *Transport) Briefly() (context.Context, context.CancelFunc) {
 	}
 }
 
+// TTL asks for how long a key lives, and whether it is the owner's.
+func (t *Transport) TTL(key, owner string) (ttl time.Duration, ours bool, err error) {
+	ctx, cancel := t.briefly()
+	defer cancel()
+	replies := t.rc.DoMulti(ctx, t.rc.B().Hexists().Key(key).Field(owner).Build(), t.rc.B().Pttl().Key(key).Build())
+	if ours, err = t.translate(replies[0]).AsBool(); err != nil {
+		return 0, false, err
+	}
+	ms, err := t.translate(replies[1]).AsInt64()
+	return time.Duration(ms) * time.Millisecond, ours, err
+}
+
+// Get asks for the text of a key, and whether there is one.
+func (t *Transport) Get(key string) (text string, exists bool, err error) {
+	ctx, cancel := t.briefly()
+	defer cancel()
+	text, err = t.translate(t.rc.Do(ctx, t.rc.B().Get().Key(key).Build())).ToString()
+	if rueidis.IsRedisNil(err) {
+		return "", false, nil
+	}
+	return text, err == nil, err
+}
+
+// Mode asks for the mode of a lock, "" unless it is a read-write lock, and whether one of the marks of a fair lock exists.
+func (t *Transport) Mode(key string, marks []string) (mode string, fair bool, err error) {
+	ctx, cancel := t.briefly()
+	defer cancel()
+	replies := t.rc.DoMulti(ctx, t.rc.B().Hget().Key(key).Field("mode").Build(), t.rc.B().Exists().Key(marks...).Build())
+	if mode, err = t.translate(replies[0]).ToString(); err != nil && !rueidis.IsRedisNil(err) {
+		return "", false, err
+	}
+	n, err := t.translate(replies[1]).AsInt64()
+	return mode, n > 0, err
+}
+
 // Publish publishes each text on the channel in the same place, all at once. It returns the places of those that no client hears, as
 // far as the server knows, and the first error.
 func (t *Transport) Publish(channels, texts []string) (unheard []int, err error) {
-	ctx, cancel := t.Briefly()
+	ctx, cancel := t.briefly()
 	defer cancel()
 	commands := make(rueidis.Commands, len(channels))
 	for i, channel := range channels {
 		commands[i] = t.rc.B().Publish().Channel(channel).Message(texts[i]).Build()
 	}
 	for i, reply := range t.rc.DoMulti(ctx, commands...) {
-		switch n, failed := reply.AsInt64(); {
+		switch n, failed := t.translate(reply).AsInt64(); {
 		case failed != nil && err == nil:
 			err = failed
 		case failed == nil && n == 0 && t.cluster == nil: // a server of a cluster counts its own clients
@@ -51,12 +86,12 @@ func (t *Transport) Publish(channels, texts []string) (unheard []int, err error)
 // Channels returns the channels of all servers whose names match a pattern and that have subscribers, in order. It fails if no server
 // answers.
 func (t *Transport) Channels(pattern string) ([]string, error) {
-	ctx, cancel := t.Briefly()
+	ctx, cancel := t.briefly()
 	defer cancel()
 	found := map[string]struct{}{}
 	failed, answered := ErrNoAnswer, false
 	for _, node := range t.rc.Nodes() {
-		names, err := node.Do(ctx, node.B().PubsubChannels().Pattern(pattern).Build()).AsStrSlice()
+		names, err := t.translate(node.Do(ctx, node.B().PubsubChannels().Pattern(pattern).Build())).AsStrSlice()
 		if err != nil {
 			failed = err
 			continue
@@ -74,15 +109,15 @@ func (t *Transport) Channels(pattern string) ([]string, error) {
 
 // Fields returns the values of fields of a hash, "" for one that it does not have.
 func (t *Transport) Fields(key string, fields []string) ([]string, error) {
-	ctx, cancel := t.Briefly()
+	ctx, cancel := t.briefly()
 	defer cancel()
-	return t.rc.Do(ctx, t.rc.B().Hmget().Key(key).Field(fields...).Build()).AsStrSlice()
+	return t.translate(t.rc.Do(ctx, t.rc.B().Hmget().Key(key).Field(fields...).Build())).AsStrSlice()
 }
 
 // Owners returns what [protocol.ReadOwners] reads, or the ids of permits, from each of the places: about most of them, or more than
 // most if there are. It also returns the first error; a place that cannot be read has none.
 func (t *Transport) Owners(of []protocol.Owners, most int) (all [][]string, err error) {
-	ctx, cancel := t.Briefly()
+	ctx, cancel := t.briefly()
 	defer cancel()
 	commands := make(rueidis.Commands, len(of))
 	for i, o := range of {
@@ -95,6 +130,7 @@ func (t *Transport) Owners(of []protocol.Owners, most int) (all [][]string, err 
 	all = make([][]string, len(of))
 	for i, reply := range t.rc.DoMulti(ctx, commands...) {
 		var failed error
+		reply = t.translate(reply)
 		if of[i].Permits {
 			all[i], failed = reply.AsStrSlice()
 		} else {

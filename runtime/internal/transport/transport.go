@@ -26,7 +26,7 @@
 //	                      subscribe.go (messages)
 //	requests              transport.go, send.go (chooses the connection), replicas.go (waits for replicas), resend.go (sends again what is late)
 //	many requests         batch.go (locks and releases), renew.go (renewals)
-//	for other packages    bounded.go (ends a call with its context), others.go (plain commands, to find other clients)
+//	for other packages    bounded.go (ends a call with its context), others.go (plain commands that ask, and find other clients)
 //
 // A batch is built in [call.command]. A message arrives in [tracker.subscriber], or in [cluster.subscriber] of a cluster, and package hub
 // passes it to the function that was given to Listen. A reply that is late or lost has the command sent again by [Transport.sendLate]; the error
@@ -34,7 +34,6 @@
 package transport
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -162,31 +161,6 @@ func (t *Transport) Server(key string) uint16 {
 func (t *Transport) SameServer(name string) func(key string) bool {
 	addr := t.cluster.nodeOf(name)
 	return func(key string) bool { return t.cluster.nodeOf(key) == addr }
-}
-
-// TTL asks for how long a key lives, and whether it is the owner's.
-func (t *Transport) TTL(key, owner string) (ttl time.Duration, ours bool, err error) {
-	t.pipelined.Store(true)
-	replies := t.rc.DoMulti(context.Background(), t.rc.B().Hexists().Key(key).Field(owner).Build(), t.rc.B().Pttl().Key(key).Build())
-	if ours, err = t.translate(replies[0]).AsBool(); err != nil {
-		return 0, false, err
-	}
-	ms, err := t.translate(replies[1]).AsInt64()
-	return time.Duration(ms) * time.Millisecond, ours, err
-}
-
-// Get asks for the text of a key, and whether there is one, until ctx ends.
-func (t *Transport) Get(ctx context.Context, key string) (text string, exists bool, err error) {
-	t.pipelined.Store(true)
-	reply := t.rc.Do(ctx, t.rc.B().Get().Key(key).Build())
-	if ctx.Err() == nil {
-		reply = t.translate(reply)
-	}
-	text, err = reply.ToString()
-	if rueidis.IsRedisNil(err) {
-		return "", false, nil
-	}
-	return text, err == nil, err
 }
 
 // MarkShared notes that the client of rueidis is used by others than the transport, so that its connection may be pipelined from

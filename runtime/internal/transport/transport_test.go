@@ -190,11 +190,11 @@ func TestRenew(t *testing.T) {
 			_, ours, err = net.TTL("theirs", p.Owner(1))
 			require.NoError(t, err)
 			require.False(t, ours)
-			text, exists, err := net.Get(t.Context(), "text")
+			text, exists, err := net.Get("text")
 			require.NoError(t, err)
 			require.True(t, exists)
 			require.Equal(t, "1", text)
-			_, exists, err = net.Get(t.Context(), "nothing")
+			_, exists, err = net.Get("nothing")
 			require.NoError(t, err)
 			require.False(t, exists)
 			if !tracking {
