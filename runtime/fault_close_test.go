@@ -3,8 +3,10 @@ package lockrt_test
 import (
 	"context"
 	"errors"
+	goruntime "runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -512,4 +514,27 @@ func TestFault_CloseDoesNotWaitForAQuestion(t *testing.T) {
 		require.NoError(t, l.client.Close())
 		return true
 	})
+}
+
+// running reports whether some goroutine of this process runs a function, or waits in it.
+func running(function string) bool {
+	stacks := make([]byte, 8<<20)
+	return strings.Contains(string(stacks[:goruntime.Stack(stacks, true)]), function)
+}
+
+// TestClose_WithoutAConnectionToListen shows that a program that uses all connections of its own client for itself does not keep the client of
+// this library from closing.
+func TestClose_WithoutAConnectionToListen(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	rc := redistest.NewClient(t, server.Addr(), func(o *rueidis.ClientOption) { o.BlockingPoolSize, o.ForceSingleClient = 1, true })
+	_, release := rc.Dedicate() // of the program, for as long as it likes
+	defer release()
+	c, err := lockrt.New(rc, lockrt.Options{OpTimeout: 500 * time.Millisecond})
+	require.NoError(t, err)
+	lease, err := c.Mutex(redistest.Key(t, "k")).Lock(patient(t))
+	require.NoError(t, err)
+	until(t, "it waits for a connection that listens", func() bool { return running("transport.(*tracker).subscriber(") })
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.NoError(t, c.Close())
 }

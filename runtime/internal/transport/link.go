@@ -74,6 +74,13 @@ func pause(d time.Duration, stopped, gone <-chan struct{}) bool {
 // dedicate returns a connection for the caller alone, which closes it, or nil if stopped is closed meanwhile, or there is none within
 // OpTimeout: a client of the user's may be out of connections for as long as it likes.
 func (l *link) dedicate(stopped <-chan struct{}, rc rueidis.Client) rueidis.DedicatedClient {
+	late := time.NewTimer(l.cfg.OpTimeout)
+	defer late.Stop()
+	return dedicateUntil(stopped, late.C, rc)
+}
+
+// dedicateUntil is dedicate for a caller that waits until late is readable.
+func dedicateUntil(stopped <-chan struct{}, late <-chan time.Time, rc rueidis.Client) rueidis.DedicatedClient {
 	got := make(chan rueidis.DedicatedClient)
 	over := make(chan struct{})
 	defer close(over)
@@ -85,12 +92,10 @@ func (l *link) dedicate(stopped <-chan struct{}, rc rueidis.Client) rueidis.Dedi
 			release()
 		}
 	}()
-	late := time.NewTimer(l.cfg.OpTimeout)
-	defer late.Stop()
 	select {
 	case conn := <-got:
 		return conn
-	case <-late.C:
+	case <-late:
 	case <-stopped:
 	}
 	return nil

@@ -46,7 +46,10 @@ func (l *link) hubConfig() hub.Config {
 
 func (t *tracker) subscriber(_ string, sink hub.Sink) (hub.Conn, <-chan error, error) {
 	servers := t.link.servers() // before the connection: so a change meanwhile is noticed
-	conn, _ := t.link.rc.Dedicate()
+	conn := dedicateUntil(t.link.cfg.Stopped, nil, t.link.rc)
+	if conn == nil {
+		return nil, nil, rueidis.ErrClosing // the client has stopped
+	}
 	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { sink.Message(m.Channel, m.Message) },
 	})
@@ -99,7 +102,10 @@ func (cl *cluster) subscriber(addr string, sink hub.Sink) (hub.Conn, <-chan erro
 	if node == nil {
 		return nil, nil, fmt.Errorf("the server %s is not known yet", addr)
 	}
-	conn, _ := node.Dedicate()
+	conn := dedicateUntil(cl.link.cfg.Stopped, nil, node)
+	if conn == nil {
+		return nil, nil, rueidis.ErrClosing
+	}
 	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { sink.Message(m.Channel, m.Message) },
 		OnSubscription: func(s rueidis.PubSubSubscription) {
