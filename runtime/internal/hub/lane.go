@@ -102,7 +102,8 @@ func (l *lane) reassign() {
 	h.assignAll(l.channels)
 }
 
-// await blocks until a channel is wanted and reports false when the hub is closed.
+// await blocks until a channel is wanted, and reports false when the hub is closed. A lane that is one of several does not wait: without
+// channels it leaves the hub, and await reports false, since the servers of a cluster come and go.
 func (l *lane) await() bool {
 	h := l.h
 	for {
@@ -116,9 +117,13 @@ func (l *lane) await() bool {
 				delete(l.channels, name)
 			}
 		}
+		over := !wanted && h.cfg.Lane != nil
+		if over {
+			delete(h.lanes, l.name)
+		}
 		h.mu.Unlock()
-		if wanted {
-			return true
+		if wanted || over {
+			return wanted
 		}
 		select {
 		case <-h.closing:

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -243,5 +244,41 @@ func TestHub_ReassignSubscribesWhereChannelsAreNow(t *testing.T) {
 		require.Equal(t, []Event{{Subscribed: true}}, y.heard())
 		h.Close()
 		h.Reassign()
+	})
+}
+
+// lanes returns the names of the lanes of h.
+func lanes(h *Hub) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.lanes))
+}
+
+// The servers of a cluster come and go, with new addresses. A lane without channels ends when its connection does, and begins again when its
+// server has a channel again.
+func TestHub_ALaneEndsWithItsServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newServers()
+		defer h.Close()
+		var x, y ear
+		lx := h.Listen("x", x.hear)
+		h.Listen("y", y.hear)
+		synctest.Wait()
+		require.Equal(t, []string{"a", "b"}, lanes(h))
+		s.place("x", "b")
+		s.moved()
+		h.Reassign()
+		synctest.Wait()
+		require.True(t, lx.Live())
+		require.Equal(t, []string{"a", "b"}, lanes(h), "its connection lasts")
+		s.breaks["a"] <- errBroken
+		time.Sleep(time.Second)
+		require.Equal(t, []string{"b"}, lanes(h))
+		s.place("x", "a")
+		s.moved()
+		h.Reassign()
+		synctest.Wait()
+		require.Equal(t, []string{"a", "b"}, lanes(h))
+		require.True(t, lx.Live())
 	})
 }
