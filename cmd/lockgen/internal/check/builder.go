@@ -53,14 +53,12 @@ func (c *checker) canName(obj *types.TypeName) bool {
 // keysOf is the type that has the builders of an interface.
 func keysOf(iface string) string { return iface + "Keys" }
 
-// named is what a parameter is called in the method, which can have another name for it than the declaration that has the directive.
+// named is what a parameter is called in the output, which can have another name for it than the declaration that has the directive.
 func (m *method) named(param string) string {
-	i := slices.Index(m.effect.names, param)
-	params := m.fn.Signature().Params()
-	if i < 0 || i >= params.Len() || params.At(i).Name() == "" || params.At(i).Name() == "_" {
-		return param
+	if i := slices.Index(m.effect.names, param); i >= 0 && i < m.fn.Signature().Params().Len() {
+		return m.names()[i]
 	}
-	return params.At(i).Name()
+	return param
 }
 
 // oneMeaning checks that the parameters of a key are the same ones in all declarations that a directive above an interface can be read for.

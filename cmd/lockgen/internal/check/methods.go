@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/templates"
 )
 
 // A method is one of an annotated interface, with where it is declared and what the table has for it.
@@ -46,6 +47,25 @@ func (m *method) params() *types.Tuple {
 	}
 	return types.NewTuple(vars...)
 }
+
+// names are what the parameters are called in the output. One without a name has that of the declaration that has the directive, or one like it if another
+// parameter has that name: messages and paths tell parameters by their names.
+func (m *method) names() []string {
+	var names []string
+	taken := &templates.Names{}
+	for p := range m.fn.Signature().Params().Variables() {
+		names = append(names, p.Name())
+		taken.Reserve(p.Name())
+	}
+	for i, p := range slices.Collect(m.params().Variables()) {
+		if isBlank(names[i]) && !isBlank(p.Name()) {
+			names[i] = taken.Pick(p.Name())
+		}
+	}
+	return names
+}
+
+func isBlank(name string) bool { return name == "" || name == "_" }
 
 // methods lists the methods of an interface in the order in which they are declared, with what is embedded where it is embedded.
 func (c *checker) methods(iface *directive.Interface, obj *types.TypeName, typ *types.Interface) []*method {

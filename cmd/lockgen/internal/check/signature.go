@@ -26,6 +26,9 @@ func (c *checker) signature(iface *directive.Interface, m *method) *model.Method
 	}
 	add(&out.Params, sig.Params())
 	add(&out.Results, sig.Results())
+	for i, name := range m.names() {
+		out.Params[i].Name = name
+	}
 	if !ok {
 		return nil
 	}
