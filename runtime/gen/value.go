@@ -173,6 +173,9 @@ func findManner(t reflect.Type) manner {
 	target := t
 	if t.Kind() == reflect.Pointer {
 		target = t.Elem()
+		if plain := reflect.PointerTo(target); plain != t && mannerOf(plain).by != byKind {
+			return manner{} // t is a defined type, such as type P *ID: it lacks the method of *ID
+		}
 	}
 	for _, m := range []struct {
 		by     by

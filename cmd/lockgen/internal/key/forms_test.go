@@ -40,12 +40,13 @@ var samples = map[string]sample{
 	"ownPointer": sampleOf(ownPointer{"x"}), "*ownPointer": sampleOf(&ownPointer{"x"}), "ownAndText": sampleOf(ownAndText{}),
 	"textInt": sampleOf(textInt(12)), "textBytes": sampleOf(textBytes("x")), "textArray": sampleOf(textArray{}), "textStruct": sampleOf(textStruct{"x"}),
 	"textPointer": sampleOf(textPointer{"x"}), "*textPointer": sampleOf(&textPointer{"x"}), "textBoth": sampleOf(textBoth{"x"}), "*textBoth": sampleOf(&textBoth{"x"}),
-	"ownTime": sampleOf(ownTime{}),
+	"ownTime": sampleOf(ownTime{}), "toPlain": sampleOf(toPlain(new(plainString("%")))), "toInt": sampleOf(toInt(new(textInt(12)))),
 
 	// Values without a form.
 	"float64": sampleOf(1.5), "complex128": sampleOf(1i), "[]int": sampleOf([]int{1}), "[0]byte": sampleOf([0]byte{}), "map[string]int": sampleOf(map[string]int{}),
 	"chan int": sampleOf(make(chan int)), "struct{}": sampleOf(struct{}{}), "noForm": sampleOf(noForm{"x"}),
 	"time.Time": sampleOf(time.Time{}), "embedsTime": sampleOf(embedsTime{}), "*embedsTime": sampleOf(&embedsTime{}),
+	"toOwn": sampleOf(toOwn(new(ownKey(1)))), "toBytes": sampleOf(toBytes(&textBytes{1})),
 }
 
 // appenders are the functions of the runtime that a leaf names.

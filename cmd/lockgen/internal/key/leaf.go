@@ -67,6 +67,9 @@ func (w *walk) leaf(part Part) error {
 			return refuse("%s is a pointer to a pointer; name a value", w.typeName(target))
 		}
 		target = p.Elem()
+		if err := w.defined(part, types.NewPointer(target)); err != nil {
+			return err
+		}
 	}
 	if invalid(target) {
 		return unknown(refuse("its type is not known"))
@@ -110,6 +113,19 @@ func (w *walk) leaf(part Part) error {
 		return refuse("%s is an interface; use a type that is always written in one way%s", name, w.offer(", or one of "))
 	}
 	return refuse("%s can't be written into a key", name)
+}
+
+// defined refuses a pointer type that is defined, such as type P *ID, if what it points to is written by a method: P has none of the methods of *ID.
+func (w *walk) defined(part Part, plain types.Type) error {
+	if _, ok := types.Unalias(w.typ).(*types.Named); !ok {
+		return nil
+	}
+	on := &walk{scope: w.scope, text: w.text, value: &model.Value{}, typ: plain, element: w.element}
+	if err := on.leaf(part); err != nil || len(on.value.Steps) == 0 {
+		return err
+	}
+	return errorAt(part.Off, part.End, "key path %s: %s lacks the method %s, by which %s is written; use %s",
+		w.text, w.typeName(w.typ), on.value.Steps[0].Name, w.typeName(plain), w.typeName(plain))
 }
 
 // badElement refuses a list for the type of its elements.

@@ -22,6 +22,12 @@ type (
 	embedsTime  struct{ time.Time }
 	ownTime     struct{ time.Time }
 	noForm      struct{ id string }
+
+	// Pointer types that are defined have no methods.
+	toPlain *plainString
+	toOwn   *ownKey
+	toBytes *textBytes
+	toInt   *textInt
 )
 
 func (v ownAppend) AppendLockKey(b []byte) ([]byte, error) {
