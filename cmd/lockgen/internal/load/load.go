@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
+	"go/build"
+	"go/build/constraint"
 	"go/parser"
 	"go/token"
 	"go/types"
@@ -218,6 +220,7 @@ func (l *loader) scan(pkg *packages.Package, hits map[string]bool) (inTests bool
 		}
 		hits[name] = true
 		switch {
+		case l.unbuildable(name, src):
 		case strings.HasSuffix(name, "_test.go"):
 			inTests = true
 		case slices.Contains(pkg.IgnoredFiles, name):
@@ -225,6 +228,39 @@ func (l *loader) scan(pkg *packages.Package, hits map[string]bool) (inTests bool
 		}
 	}
 	return inTests, nil
+}
+
+// unbuildable notes what keeps the go command from seeing when a file is built. The go command leaves such a file out, and so the run would remove its output.
+func (l *loader) unbuildable(name string, src []byte) bool {
+	dir, base := filepath.Split(name)
+	_, err := build.Default.MatchFile(dir, base)
+	if err == nil {
+		return false
+	}
+	_, message, _ := strings.Cut(err.Error(), ": ")
+	at, width := token.Position{Filename: name, Line: 1, Column: 1}, 1
+	lines, n := 0, 0
+	for line := range strings.Lines(string(src)) {
+		n++
+		text := strings.TrimSpace(line)
+		if strings.HasPrefix(text, "package ") {
+			break
+		}
+		if !constraint.IsGoBuild(text) {
+			continue
+		}
+		lines++
+		at.Line, at.Column, width = n, strings.Index(line, text)+1, len(text)
+		if _, err := constraint.Parse(text); err != nil {
+			message = fmt.Sprintf("the build constraint does not parse: %v; its operators are &&, || and !", err)
+		}
+		if lines > 1 {
+			message = "this is a second build constraint, and a file has one; join them with &&"
+			break
+		}
+	}
+	l.list.AddAt(at, width, "%s", message)
+	return true
 }
 
 // A source is a Go file with what is in it.
