@@ -123,6 +123,9 @@ func TestRemember_EachPackage(t *testing.T) {
 		require.Contains(t, f.files[name], old)
 		return map[string]string{name: strings.Replace(f.files[name], old, new, 1)}
 	}
+	// A package of the run becomes one of another module, in the same directory.
+	apart := replace("shop/go.mod", "=> ../near\n", "=> ../near\n\nrequire example.com/shop/id v0.0.0\n\nreplace example.com/shop/id => ./id\n")
+	apart["shop/id/go.mod"] = "module example.com/shop/id\n\ngo 1.26.0\n"
 	const none, wrong = 0, 1
 	for what, change := range map[string]struct {
 		files    map[string]string
@@ -140,6 +143,7 @@ func TestRemember_EachPackage(t *testing.T) {
 		"a module beside it":              {replace("near/near.go", "ID string", "ID int"), nil, wrong, []string{"bills", "id"}},
 		"a module that is not used":       {replace("other/near.go", "ID int", "ID uint"), nil, none, nil}, // the run as a whole is believed
 		"go.mod":                          {replace("shop/go.mod", "=> ../near", "=> ../other"), nil, wrong, []string{"bills", "id"}},
+		"a go.mod for what is embedded":   {apart, nil, wrong, []string{"bills"}},
 		"a new source":                    {map[string]string{"shop/bills/new.go": strings.Replace(f.files["shop/bills/bills.go"], "Service interface", "Other interface", 1)}, nil, wrong, []string{"orders", "id"}},
 		"a package with a key of another": {map[string]string{"shop/more/more.go": strings.Replace(f.files["shop/bills/bills.go"], "id int", "id string", 1)}, nil, wrong, []string{"orders", "bills", "id"}},
 		"a name in a test":                {map[string]string{"shop/bills/a_test.go": "package bills\n\nfunc lockrt() {}\n"}, nil, wrong, []string{"orders", "id"}},

@@ -30,7 +30,7 @@ func fingerprint(salt string, roots []*packages.Package, files sums) (string, er
 	packages.Visit(roots, nil, func(p *packages.Package) { pkgs = append(pkgs, p) })
 	slices.SortFunc(pkgs, func(a, b *packages.Package) int { return strings.Compare(a.ID, b.ID) })
 	for _, p := range pkgs {
-		fmt.Fprintf(h, "%q %q %q %q %q %q\n", p.ID, p.Name, p.Dir, p.GoFiles, p.IgnoredFiles, slices.Sorted(maps.Keys(p.Imports)))
+		fmt.Fprintf(h, "%q %q %q %q %q %q %q\n", p.ID, p.Name, p.Dir, module(p), p.GoFiles, p.IgnoredFiles, slices.Sorted(maps.Keys(p.Imports)))
 		if version, ok := fixed(p, installed); ok {
 			fmt.Fprintf(h, "%q\n", version)
 			continue
@@ -92,7 +92,7 @@ func (p *prints) declares(pkg *packages.Package) (string, error) {
 	}
 	p.declared[pkg.ID] = "" // the go command leaves out one import of a circle
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %q\n", pkg.ID, pkg.Name, pkg.Dir)
+	fmt.Fprintf(h, "%q %q %q %q\n", pkg.ID, pkg.Name, pkg.Dir, module(pkg))
 	if version, ok := fixed(pkg, p.installed); ok {
 		fmt.Fprintf(h, "%q %q\n", version, pkg.GoFiles)
 	} else {
@@ -115,6 +115,14 @@ func (p *prints) declares(pkg *packages.Package) (string, error) {
 	}
 	p.declared[pkg.ID] = hex.EncodeToString(h.Sum(nil))
 	return p.declared[pkg.ID], nil
+}
+
+// module is the path of the module of a package: a method keeps the lock that is declared with it only inside of one module.
+func module(p *packages.Package) string {
+	if p.Module == nil {
+		return ""
+	}
+	return p.Module.Path
 }
 
 // fixed is the version of a package whose files don't change. Installed are the versions of Go that were seen.
