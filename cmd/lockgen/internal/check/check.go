@@ -3,6 +3,7 @@ package check
 
 import (
 	"go/ast"
+	"go/build"
 	"go/token"
 	"go/types"
 	"slices"
@@ -47,7 +48,7 @@ type UsedKey struct {
 // A Run checks packages one after the other.
 type Run struct {
 	list     *diag.List
-	tags     []string // build tags
+	build    build.Context
 	table    table
 	sources  map[*types.Package]*source
 	unsure   []token.Position   // of types by whose names interfaces are declared, and that are not known
@@ -64,9 +65,9 @@ type waiting struct {
 	hint      string
 }
 
-// NewRun begins a run, which notes in list. The build tags are those of the packages.
-func NewRun(list *diag.List, tags ...string) *Run {
-	return &Run{list: list, tags: tags, table: table{}, sources: map[*types.Package]*source{}, files: map[string]*parsed{}, consumed: map[string]bool{}}
+// NewRun begins a run, which notes in list. The context has the system, the tags and the like that the packages are built for.
+func NewRun(list *diag.List, context build.Context) *Run {
+	return &Run{list: list, build: context, table: table{}, sources: map[*types.Package]*source{}, files: map[string]*parsed{}, consumed: map[string]bool{}}
 }
 
 // Package checks one package. Its result is complete only if it noted no mistake.
@@ -87,7 +88,7 @@ func (r *Run) End() {
 // Package checks one package alone. The directives of embeddable interfaces may be in other packages, and some types
 // may be unknown.
 func Package(list *diag.List, pkg *load.Package) []Output {
-	r := NewRun(list)
+	r := NewRun(list, build.Default)
 	outputs := r.Package(pkg)
 	scope := pkg.Types.Scope()
 	for _, name := range scope.Names() {

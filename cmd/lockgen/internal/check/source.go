@@ -3,7 +3,6 @@ package check
 import (
 	"bytes"
 	"go/ast"
-	"go/build"
 	"go/parser"
 	"go/token"
 	"go/types"
@@ -291,8 +290,6 @@ func (r *Run) defaults(d *decl) *source {
 
 // filesOf reads those files of the package of an interface that are wanted, by what is in them.
 func (r *Run) filesOf(d *decl, wanted func(src []byte) bool) []*parsed {
-	context := build.Default
-	context.BuildTags = r.tags
 	dir := filepath.Dir(d.file)
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -308,7 +305,7 @@ func (r *Run) filesOf(d *decl, wanted func(src []byte) bool) []*parsed {
 		if err != nil || !wanted(src) {
 			continue
 		}
-		if ok, err := context.MatchFile(dir, base); err != nil || !ok {
+		if ok, err := r.build.MatchFile(dir, base); err != nil || !ok {
 			continue
 		}
 		if f := r.parsed(name, src); f != nil && f.syntax.Name.Name == d.pkg.Name() {

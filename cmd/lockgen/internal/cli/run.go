@@ -105,7 +105,7 @@ func (r *runner) read() (err error) {
 		return err
 	}
 	var uses []check.Use
-	checks := check.NewRun(r.list, strings.FieldsFunc(r.c.Tags, func(c rune) bool { return c == ',' || c == ' ' })...)
+	checks := check.NewRun(r.list, r.loaded.Build)
 	for i, pkg := range r.loaded.Packages {
 		r.loaded.Packages[i] = nil // syntax and types of expressions are most of the memory, and have served
 		known := r.recall(pkg)

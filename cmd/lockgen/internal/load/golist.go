@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -51,19 +50,30 @@ func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, err
 // environment is that of the go command, which is asked what the packages are built for. Where nothing has been built yet, that would first write an index of all packages for its
 // later calls, which takes longer than to do without one.
 func (l *loader) environment() []string {
-	l.os, l.arch = runtime.GOOS, runtime.GOARCH
-	cmd := exec.Command("go", "env", "GOCACHE", "GOOS", "GOARCH")
+	b := &l.result.Build
+	b.BuildTags = tagList(l.cfg.Tags)
+	cmd := exec.Command("go", "env", "GOCACHE", "GOOS", "GOARCH", "CGO_ENABLED", "GOFLAGS")
 	cmd.Dir = l.cfg.Dir
 	out, err := cmd.Output()
 	if err != nil {
 		return nil // that of this program; packages.Load will say what is wrong
 	}
-	said := append(strings.Split(strings.ReplaceAll(string(out), "\r", ""), "\n"), "", "", "")
-	l.os, l.arch = said[1], said[2]
+	said := append(strings.Split(strings.ReplaceAll(string(out), "\r", ""), "\n"), "", "", "", "", "")
+	b.GOOS, b.GOARCH, b.CgoEnabled = said[1], said[2], said[3] == "1"
+	for flag := range strings.FieldsSeq(said[4]) {
+		if tags, ok := strings.CutPrefix("-"+strings.TrimLeft(flag, "-"), "-tags="); ok && l.cfg.Tags == "" {
+			b.BuildTags = tagList(tags)
+		}
+	}
 	if _, err := os.Stat(filepath.Join(said[0], "README")); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return append(os.Environ(), "GODEBUG=goindex=0,"+os.Getenv("GODEBUG"))
+}
+
+// tagList splits the value of the flag -tags.
+func tagList(tags string) []string {
+	return strings.FieldsFunc(tags, func(c rune) bool { return c == ',' || c == ' ' })
 }
 
 // matched returns an error for a pattern that names no package. The go command only warns of that, and a check of nothing would always succeed.

@@ -42,10 +42,11 @@ type Config struct {
 
 // A Result is everything that was found.
 type Result struct {
-	Packages []*Package // those with directives, by path
-	Outputs  []string   // generated files on disk whose sources were read, or are gone
-	Notes    []string   // remarks for the user that stop nothing
-	Known    bool       // there is nothing to do
+	Packages []*Package    // those with directives, by path
+	Outputs  []string      // generated files on disk whose sources were read, or are gone
+	Notes    []string      // remarks for the user that stop nothing
+	Known    bool          // there is nothing to do
+	Build    build.Context // the system, the tags and the like that the packages are built for
 
 	roots []*packages.Package
 	salt  string // the other inputs of the outputs
@@ -131,7 +132,7 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 			return nil, fmt.Errorf("%s: a file; name its package instead, here lockgen %s", pattern, here(pattern))
 		}
 	}
-	l := &loader{cfg: cfg, list: list, result: &Result{}, sums: sums{}}
+	l := &loader{cfg: cfg, list: list, result: &Result{Build: build.Default}, sums: sums{}}
 	roots, err := l.golist(cfg.Patterns, false)
 	if err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 	}
 	l.result.roots = roots
 	if cfg.Known != nil {
-		l.result.salt = strings.Join([]string{cfg.Tags, l.os, l.arch}, " ")
+		l.result.salt = strings.Join([]string{cfg.Tags, l.result.Build.GOOS, l.result.Build.GOARCH}, " ")
 		print, err := fingerprint(l.result.salt, roots, l.sums)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -173,7 +174,7 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 			return l.result, nil
 		}
 	}
-	l.annotate(partial.New(list.Fset(), l.arch), roots, hits)
+	l.annotate(partial.New(list.Fset(), l.result.Build.GOARCH), roots, hits)
 	slices.SortStableFunc(l.result.Packages, func(a, b *Package) int { return strings.Compare(a.Path, b.Path) })
 	slices.Sort(l.result.Outputs)
 	l.result.Outputs = slices.Compact(l.result.Outputs)
@@ -193,9 +194,7 @@ type loader struct {
 	cfg    Config
 	list   *diag.List
 	result *Result
-	sums   sums   // of the files in the directories of the run
-	os     string // that the packages are built for
-	arch   string
+	sums   sums // of the files in the directories of the run
 }
 
 // scan reads the files of a package's directory and remembers those that may have directives. It reports whether a test
@@ -233,7 +232,7 @@ func (l *loader) scan(pkg *packages.Package, hits map[string]bool) (inTests bool
 // unbuildable notes what keeps the go command from seeing when a file is built. The go command leaves such a file out, and so the run would remove its output.
 func (l *loader) unbuildable(name string, src []byte) bool {
 	dir, base := filepath.Split(name)
-	_, err := build.Default.MatchFile(dir, base)
+	_, err := l.result.Build.MatchFile(dir, base)
 	if err == nil {
 		return false
 	}

@@ -2,6 +2,7 @@ package partial_test
 
 import (
 	"fmt"
+	"go/build"
 	"go/token"
 	"os"
 	"path/filepath"
@@ -69,7 +70,7 @@ func compare(t *testing.T, dir string, patterns ...string) int {
 func outputs(t *testing.T, list *diag.List, pkgs []*load.Package) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	run := check.NewRun(list)
+	run := check.NewRun(list, build.Default)
 	for _, pkg := range pkgs {
 		for _, out := range run.Package(pkg) {
 			var text strings.Builder
