@@ -2,6 +2,7 @@ package templates
 
 import (
 	"fmt"
+	"go/types"
 	"slices"
 	"strings"
 
@@ -202,6 +203,12 @@ func (b *builder) fail(cond, err *jen.Statement) {
 	b.add(jen.If(cond).Block(jen.Return(value, err)))
 }
 
+// isTypeParam reports whether a type is a type parameter. A pointer to one can't be gone through, whatever its types are.
+func isTypeParam(t types.Type) bool {
+	_, ok := types.Unalias(t).(*types.TypeParam)
+	return ok
+}
+
 // expr is the value itself, or the list. A way can lead to it already.
 func (b *builder) expr(v *model.Value, w way, there ...bool) *jen.Statement {
 	if len(there) == 0 {
@@ -211,7 +218,7 @@ func (b *builder) expr(v *model.Value, w way, there ...bool) *jen.Statement {
 	switch {
 	case v.Array && v.Each == nil:
 		return s.Index(jen.Op(":")) // through a pointer too
-	case v.Deref && v.Array:
+	case v.Deref && v.Array && !isTypeParam(v.List):
 		return s // it can be gone through and has a length as it is
 	case v.Deref:
 		return jen.Op("*").Add(s)

@@ -333,7 +333,7 @@ func (c *checker) limits(d *directive.Directive, k *model.Key, here bool) bool {
 			if d.Max != nil {
 				v.Max = d.MaxKeys
 			}
-			if a, ok := v.List.Underlying().(*types.Array); ok && a.Len() > int64(v.Max) {
+			if a, ok := key.Core(v.List).(*types.Array); ok && a.Len() > int64(v.Max) {
 				c.list.Add(from, to, "%s has %d elements, and at most %d are locked together; if that is meant: max=%d", c.typeName(v.List), a.Len(), v.Max, a.Len())
 				return false
 			}

@@ -24,7 +24,7 @@ func (w *walk) each(part Part) error {
 		w.typ = p.Elem()
 	}
 	var elem types.Type
-	switch t := core(w.typ).(type) {
+	switch t := Core(w.typ).(type) {
 	case *types.Slice:
 		elem = t.Elem()
 	case *types.Array:
@@ -175,8 +175,8 @@ func (w *walk) open(part Part) (bool, error) {
 	return true, nil
 }
 
-// core is the one type that all types of a type parameter have underneath, and of other types what they have.
-func core(t types.Type) types.Type {
+// Core is the one type that all types of a type parameter have underneath, and of other types what they have.
+func Core(t types.Type) types.Type {
 	tp, ok := types.Unalias(t).(*types.TypeParam)
 	if !ok {
 		return t.Underlying()
