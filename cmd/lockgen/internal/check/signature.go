@@ -58,9 +58,25 @@ func (c *checker) writable(iface *directive.Interface, m *method, typ types.Type
 			c.nameable(t.Obj(), m, from, to)
 		case *types.Alias:
 			c.nameable(t.Obj(), m, from, to)
+		case *types.Struct:
+			for f := range t.Fields() {
+				c.foreign(t, "field", f, m, from, to)
+			}
+		case *types.Interface:
+			for fn := range t.ExplicitMethods() {
+				c.foreign(t, "method", fn, m, from, to)
+			}
 		}
 	})
 	return c.list.Len() == before
+}
+
+// foreign refuses a type literal with a name that is not exported from another package: the output would write a different type.
+func (c *checker) foreign(t types.Type, what string, part types.Object, m *method, from, to token.Pos) {
+	if !part.Exported() && part.Pkg() != c.pkg.Types {
+		c.list.Add(from, to, "%s mentions %s, whose %s %s is not exported and can't be named here; declare a type for it in package %s",
+			m.fn.Name(), c.typeName(t), what, part.Name(), part.Pkg().Path())
+	}
 }
 
 // nameable checks that the output may mention a name.
