@@ -7,7 +7,6 @@ import (
 	"go/token"
 	"go/types"
 	"slices"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -307,7 +306,7 @@ func (c *checker) file(file *load.File) *model.File {
 	out := &model.File{
 		Path:       c.pkg.Path,
 		Name:       c.pkg.Name,
-		Constraint: constraint(file.Syntax),
+		Constraint: buildLine(file.Syntax),
 		Aliases:    map[string]string{},
 	}
 	for name, path := range file.Imports {
@@ -353,21 +352,6 @@ func (c *checker) wait(at token.Pos, owner, hint string, directives []*directive
 	for _, d := range directives {
 		c.run.waiting = append(c.run.waiting, waiting{placeOf(c.list, at), d, owner, hint})
 	}
-}
-
-// constraint is the line that says when a file is built, or "".
-func constraint(file *ast.File) string {
-	for _, group := range file.Comments {
-		if group.Pos() > file.Package {
-			break
-		}
-		for _, comment := range group.List {
-			if strings.HasPrefix(comment.Text, "//go:build ") {
-				return strings.TrimRight(comment.Text, "\r")
-			}
-		}
-	}
-	return ""
 }
 
 // begin checks what is the same for every annotated interface. It returns no object after saying why it is none.
