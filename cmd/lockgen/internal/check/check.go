@@ -217,18 +217,16 @@ func (c *checker) nameAll() {
 	}
 }
 
-// reserveSpecs takes the variables that the output of a shared file may have for an interface: which methods it embeds is not asked.
+// reserveSpecs takes the variables that the output of a shared file has for an interface.
 func (c *checker) reserveSpecs(iface *directive.Interface) {
-	reserve := func(method string) {
-		name := specVar(iface, method)
-		c.names.Reserve(name, name+"Result")
+	obj := c.pkg.Info.Defs[iface.Spec.Name]
+	if obj == nil {
+		return
 	}
-	for _, file := range c.pkg.Shared {
-		for field := range file.Methods {
-			reserve(field.Names[0].Name)
-		}
-		for _, d := range file.Others[iface.Spec] {
-			reserve(d.Method.Value)
+	for method, e := range c.run.entries(obj.Type()) {
+		if slices.ContainsFunc(e.effects, (*effect).locks) {
+			name := specVar(iface, method)
+			c.names.Reserve(name, name+"Result")
 		}
 	}
 }

@@ -367,6 +367,11 @@ func (l *loader) annotate(program *partial.Program, roots []*packages.Package, h
 		l.result.Packages = append(l.result.Packages, p)
 	}
 	for i, u := range units {
+		for _, shared := range l.result.Packages[i].Shared {
+			for _, iface := range shared.Interfaces {
+				u.Reach(iface.Spec.Name.Name)
+			}
+		}
 		for _, file := range l.result.Packages[i].Files {
 			for _, iface := range file.Directives.Interfaces {
 				u.Reach(iface.Spec.Name.Name)
@@ -411,38 +416,4 @@ func (l *loader) collect(p *Package, u *partial.Unit, name string) {
 		return
 	}
 	p.Files = append(p.Files, &File{Name: name, Syntax: u.Files[i], Directives: d, Imports: u.Imports(u.Files[i]), Wrong: l.list.Len() > before})
-}
-
-// declared lists the names of the package scope, those in its tests and in files for other systems too: names of imports must differ from all.
-func declared(fset *token.FileSet, dir, pkg string, files []*ast.File, names, ignored []string) map[string]token.Pos {
-	all := map[string]token.Pos{}
-	add := func(file *ast.File) {
-		for name, pos := range partial.Declared(file) {
-			if _, ok := all[name]; !ok {
-				all[name] = pos
-			}
-		}
-	}
-	for _, file := range files {
-		add(file)
-	}
-	others := slices.Clone(ignored)
-	tests, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	if err == nil {
-		others = append(others, tests...)
-	}
-	for _, name := range others {
-		if slices.Contains(names, name) || !strings.HasSuffix(name, ".go") {
-			continue
-		}
-		src, err := os.ReadFile(name)
-		if err != nil || output.Ours(src) {
-			continue
-		}
-		file, _ := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
-		if file != nil && file.Name.Name == pkg {
-			add(file)
-		}
-	}
-	return all
 }
