@@ -177,6 +177,9 @@ func (c *checker) index() {
 	for name := range c.pkg.Declared {
 		c.names.Reserve(name)
 	}
+	for name := range c.pkg.Imported {
+		c.names.Reserve(name)
+	}
 }
 
 // defaults finds the options of the package.
@@ -289,9 +292,12 @@ const hintName = "choose another with name="
 func (c *checker) claim(name string, pos, end token.Pos, hint string) {
 	at, declared := c.pkg.Declared[name]
 	other, generated := c.given[name]
+	spec, imported := c.pkg.Imported[name]
 	switch {
 	case declared:
 		c.list.Add(pos, end, "the output would declare %s, which %s declares; %s", name, c.list.Place(at), hint)
+	case imported:
+		c.list.Add(pos, end, "the output would declare %s, the name of an import at %s; %s", name, c.list.Place(spec), hint)
 	case generated:
 		c.list.Add(pos, end, "the output would declare %s twice, also for the interface at %s; %s", name, c.list.Place(other), hint)
 	}

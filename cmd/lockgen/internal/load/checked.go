@@ -48,7 +48,7 @@ func Checked(list *diag.List, pkg *types.Package, info *types.Info, files []*ast
 			}
 		}
 		if len(p.Files) > 0 {
-			p.Declared = declared(list.Fset(), filepath.Dir(names[0]), pkg.Name(), p.Syntax, names, ignored)
+			p.scope(list.Fset(), filepath.Dir(names[0]), p.Syntax, names, ignored)
 			all = append(all, p)
 		}
 	}

@@ -107,6 +107,7 @@ type Package struct {
 	Errors     []types.Error            // of its declarations; those that no directive reaches don't matter
 	Abroad     map[string][]types.Error // the same of packages without directives, by their paths
 	Declared   map[string]token.Pos     // everything in package scope, generated files left out
+	Imported   map[string]token.Pos     // the names that files give to packages, which nothing in package scope can have
 	Files      []*File                  // with directives, by name
 	Shared     []*directive.File        // of files that another package's outputs are made from: with tests, those without
 	Syntax     []*ast.File              // all
@@ -361,7 +362,7 @@ func (l *loader) annotate(program *partial.Program, roots []*packages.Package, h
 				p.Shared = append(p.Shared, directive.Collect(diag.New(l.list.Fset()), u.Files[i]))
 			}
 		}
-		p.Declared = declared(l.list.Fset(), pkg.Dir, pkg.Name, u.Files, u.Names, pkg.IgnoredFiles)
+		p.scope(l.list.Fset(), pkg.Dir, u.Files, u.Names, pkg.IgnoredFiles)
 		p.Syntax = u.Files
 		units = append(units, u)
 		l.result.Packages = append(l.result.Packages, p)

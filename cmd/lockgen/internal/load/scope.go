@@ -13,13 +13,19 @@ import (
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
 )
 
-// declared lists the names of the package scope, those in its tests and in files for other systems too: names of imports must differ from all.
-func declared(fset *token.FileSet, dir, pkg string, files []*ast.File, names, ignored []string) map[string]token.Pos {
-	all := map[string]token.Pos{}
+// scope lists the names of the package scope and those of imports, also in its tests and in files for other systems: a name of an import must differ from all of
+// package scope.
+func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, names, ignored []string) {
+	p.Declared, p.Imported = map[string]token.Pos{}, map[string]token.Pos{}
 	add := func(file *ast.File) {
 		for name, pos := range partial.Declared(file) {
-			if _, ok := all[name]; !ok {
-				all[name] = pos
+			if _, ok := p.Declared[name]; !ok {
+				p.Declared[name] = pos
+			}
+		}
+		for _, spec := range file.Imports {
+			if spec.Name != nil {
+				p.Imported[spec.Name.Name] = spec.Name.Pos()
 			}
 		}
 	}
@@ -40,9 +46,8 @@ func declared(fset *token.FileSet, dir, pkg string, files []*ast.File, names, ig
 			continue
 		}
 		file, _ := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
-		if file != nil && file.Name.Name == pkg {
+		if file != nil && file.Name.Name == p.Name {
 			add(file)
 		}
 	}
-	return all
 }
