@@ -68,9 +68,13 @@ func (s *reader) next() bool {
 		rest := s.src[s.at:]
 		switch c := rest[0]; {
 		case c == '/' && len(rest) > 1 && rest[1] == '/':
-			s.skip(rest, "\n", 2, true)
+			if s.skip(rest, "\n", 2, true); s.broken() {
+				return true
+			}
 		case c == '/' && len(rest) > 1 && rest[1] == '*':
-			s.skip(rest, "*/", 2, false)
+			if s.skip(rest, "*/", 2, false); s.broken() {
+				return true
+			}
 		case c == '`':
 			s.skip(rest, "`", 1, false)
 		case c == '"' || c == '\'':
@@ -100,6 +104,13 @@ func (s *reader) skip(rest []byte, end string, from int, last bool) {
 	default:
 		s.wrong = true
 	}
+}
+
+// broken goes to the first line break in a comment that was skipped, if it has one: the comment counts as that.
+func (s *reader) broken() bool {
+	i := bytes.IndexByte(s.src[s.at:s.after], '\n')
+	s.at += max(i, 0)
+	return i >= 0
 }
 
 func (s *reader) quoted(rest []byte) {

@@ -57,6 +57,10 @@ func TestWithoutBodies(t *testing.T) {
 		"package a\nfunc f() {\n\ts := `\n}\n`\n\tr := '}'\n}":   "package a\nfunc f() {\n       \n \n \n         \n}",
 		"package a\nfunc f() { /* } */ // }\n}\n":                "package a\nfunc f() {             \n}\n",
 		"package a\nfunc f() int\nfunc g() { h() }":              "package a\nfunc f() int\nfunc g() {     }",
+		"package a\nfunc f() int // x\nvar a = [2]int{1}\n":      "package a\nfunc f() int // x\nvar a = [2]int{1}\n",
+		"package a\nfunc f() /*\n*/ type t struct{ a int }\n":    "package a\nfunc f() /*\n*/ type t struct{ a int }\n",
+		"package a\nfunc f() // x\nfunc g() { h() }":             "package a\nfunc f() // x\nfunc g() {     }",
+		"package a\nfunc f(x int, // {\n\ty int) { g() }":        "package a\nfunc f(x int, // {\n\ty int) {     }",
 		"package a\nfunc f[T any](x T) { g() }":                  "package a\nfunc f[T any](x T) {     }",
 		"package a\nvar f = func() { g() }\n":                    "package a\nvar f = func() { g() }\n",
 		"package a\nfunc f() { \"\\\"}\" }":                      "package a\nfunc f() {       }",
@@ -95,7 +99,7 @@ func TestWithoutBodies_StandardLibrary(t *testing.T) {
 
 // FuzzWithoutBodies looks for source that declares something else without its bodies.
 func FuzzWithoutBodies(f *testing.F) {
-	for _, seed := range []string{"func f() struct{} {}", "func f() { if x { } }", "func f(x interface{}) (y struct{ z int }) { `}` }", "/* */ func f() {}", "func f() interface { M() }\n"} {
+	for _, seed := range []string{"func f() struct{} {}", "func f() { if x { } }", "func f(x interface{}) (y struct{ z int }) { `}` }", "/* */ func f() {}", "func f() interface { M() }\n", "func f() // x\nvar a = [2]int{1}", "func f() /*\n*/ type t struct{ a int }"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, decls string) {
