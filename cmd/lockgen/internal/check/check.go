@@ -376,7 +376,7 @@ func (c *checker) begin(iface *directive.Interface) (*types.TypeName, *types.Int
 // object returns the interface that a declaration declares, or nil after saying why it is none.
 func (c *checker) object(iface *directive.Interface) (*types.TypeName, *types.Interface) {
 	spec, d := iface.Spec, iface.Directive
-	if it, ok := spec.Type.(*ast.InterfaceType); ok {
+	if it, ok := ast.Unparen(spec.Type).(*ast.InterfaceType); ok {
 		for _, f := range it.Methods.List {
 			if len(f.Names) > 0 {
 				c.run.consumed[placeOf(c.list, f.Names[0].Pos())] = true

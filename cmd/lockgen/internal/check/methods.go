@@ -74,7 +74,7 @@ func (c *checker) methods(iface *directive.Interface, obj *types.TypeName, typ *
 		set[m.Name()] = m
 	}
 	l := &lister{c: c, iface: iface, set: set, found: map[string]*method{}, visited: map[*ast.TypeSpec]bool{}}
-	if it, ok := iface.Spec.Type.(*ast.InterfaceType); ok {
+	if it, ok := ast.Unparen(iface.Spec.Type).(*ast.InterfaceType); ok {
 		// Its own methods come first: one that an embedded interface has too is then this one.
 		for _, f := range it.Methods.List {
 			if len(f.Names) == 0 {

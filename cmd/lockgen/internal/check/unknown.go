@@ -231,7 +231,7 @@ func (c *checker) parameters(spec *ast.TypeSpec) bool {
 			}
 			for _, decl := range c.declarations()[id.Name] {
 				if spec, ok := decl.(*ast.TypeSpec); ok && !seen[spec] {
-					if _, ok := spec.Type.(*ast.InterfaceType); ok {
+					if _, ok := ast.Unparen(spec.Type).(*ast.InterfaceType); ok {
 						seen[spec] = true
 						queue = append(queue, spec)
 					}

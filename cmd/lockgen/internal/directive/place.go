@@ -154,7 +154,7 @@ func (c *collector) surveyDecl(decl *ast.GenDecl) {
 }
 
 func (c *collector) surveyType(spec *ast.TypeSpec) {
-	if iface, ok := spec.Type.(*ast.InterfaceType); ok {
+	if iface, ok := ast.Unparen(spec.Type).(*ast.InterfaceType); ok {
 		for _, f := range iface.Methods.List {
 			p := place{spec: spec, method: f}
 			if len(f.Names) == 0 {
@@ -268,7 +268,7 @@ func (c *collector) putType(d *Directive, spec *ast.TypeSpec) {
 		return
 	}
 	if d.Verb != Service && d.Verb != Locks {
-		if _, ok := spec.Type.(*ast.InterfaceType); ok {
+		if _, ok := ast.Unparen(spec.Type).(*ast.InterfaceType); ok {
 			c.misplaced(d, "%s; %s is the interface itself, which takes service or locks, and %s only with method= for a method that it embeds", home(d.Verb), spec.Name.Name, d.Verb)
 			return
 		}
