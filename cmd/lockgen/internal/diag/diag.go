@@ -183,12 +183,12 @@ func tail(s string, n int) string {
 	return "..." + s[at:]
 }
 
-// columns says how many a letter takes where all have the same width: those of Chinese, Japanese and Korean take two, marks on letters none.
+// columns says how many a letter takes where all have the same width: those of Chinese, Japanese and Korean take two, as emoji do, and marks on letters none.
 func columns(r rune) int {
 	switch {
 	case unicode.In(r, unicode.Mn, unicode.Me):
 		return 0
-	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul), 0x3000 <= r && r <= 0x303f, 0xff00 <= r && r <= 0xff60:
+	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul), 0x3000 <= r && r <= 0x303f, 0xff00 <= r && r <= 0xff60, 0x1f300 <= r && r <= 0x1faff:
 		return 2
 	}
 	return 1

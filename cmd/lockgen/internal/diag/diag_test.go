@@ -46,6 +46,7 @@ func TestList_Excerpt(t *testing.T) {
 	for _, tt := range []struct{ line, mark, want string }{
 		{"\t//lockgen：lock key=a", "key", "//lockgen：lock key=a\n\t                ^^^"},
 		{"{注文.番号}", "番号", "{注文.番号}\n\t      ^^^^"},
+		{"{👍}:🦊{x}", "{x}", "{👍}:🦊{x}\n\t       ^^^"},
 		{"cafe\u0301 {x}", "{x}", "cafe\u0301 {x}\n\t     ^^^"},
 		{"ab" + strings.Repeat("c", 300) + "<x>" + strings.Repeat("d", 300), "<x>", "..." + strings.Repeat("c", 66) + "<x>" + strings.Repeat("d", 66) + "...\n\t" + strings.Repeat(" ", 69) + "^^^"},
 		{"<" + strings.Repeat("é", 300) + ">", strings.Repeat("é", 300), "<" + strings.Repeat("é", 33) + "...\n\t " + strings.Repeat("^", 36)},
