@@ -380,7 +380,7 @@ func (c *checker) contextOf(m *method) (int, bool) {
 	for i := range params.Len() {
 		p := params.At(i)
 		switch {
-		case wanted != nil && p.Name() == wanted.Value:
+		case wanted != nil && p.Name() == wanted.Value && !isBlank(p.Name()):
 			if !isContext(p.Type()) {
 				from, to := wanted.ValuePos()
 				c.list.Add(from, to, "ctx=%s: the parameter is of type %s, not context.Context", wanted.Value, c.typeName(p.Type()))
