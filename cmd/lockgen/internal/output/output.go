@@ -55,8 +55,9 @@ func split(base string) (stem, suffix string) {
 }
 
 // Ours reports whether src was written by the generator, even if it was damaged since: its first line may have been
-// pushed down by the markers of a merge conflict.
+// pushed down by the markers of a merge conflict, or an editor may have put a byte order mark in front of it.
 func Ours(src []byte) bool {
+	src = bytes.TrimPrefix(src, []byte("\ufeff"))
 	for range 10 {
 		line, rest, found := bytes.Cut(src, []byte("\n"))
 		if string(bytes.TrimRight(line, "\r")) == templates.Header {

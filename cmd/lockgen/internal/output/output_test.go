@@ -40,6 +40,7 @@ func TestOurs(t *testing.T) {
 	t.Parallel()
 	require.True(t, output.Ours([]byte(templates.Header+"\n\npackage a\n")))
 	require.True(t, output.Ours([]byte(templates.Header+"\r\n\r\npackage a\r\n")))
+	require.True(t, output.Ours([]byte("\ufeff"+templates.Header+"\r\n")))
 	require.True(t, output.Ours([]byte("<<<<<<< HEAD\n"+templates.Header+"\n")))
 	require.False(t, output.Ours([]byte("package a\n")))
 	require.False(t, output.Ours([]byte("package a\n\nconst s = `"+templates.Header+"`\n")))
