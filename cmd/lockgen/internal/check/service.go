@@ -92,6 +92,9 @@ func (c *checker) results(m *method) bool {
 }
 
 func (c *checker) notError(m *method, last types.Type) {
+	if _, hidden := c.pkg.Declared["error"]; hidden {
+		return // which was noted of the interface
+	}
 	d, name := m.directives[0], m.fn.Name()
 	results := m.fn.Signature().Results()
 	for v := range results.Variables() {
