@@ -296,10 +296,14 @@ func (c *collector) detached(d *Directive, group *ast.CommentGroup) {
 		c.misplaced(d, "separated from the package clause by an empty line; %s", home(d.Verb))
 		return
 	}
+	behind := c.behind(d)
 	for _, decl := range c.file.Decls {
 		switch fn, isFunc := decl.(*ast.FuncDecl); {
 		case isFunc && decl.Pos() < group.Pos() && group.End() <= decl.End():
 			c.misplaced(d, "%s; this is inside of %s", home(d.Verb), fn.Name.Name)
+			return
+		case behind && group.Pos() < decl.End():
+			c.misplaced(d, "%s, in a line of its own", home(d.Verb))
 			return
 		case group.Pos() < decl.Pos():
 			c.separated(d, declName(decl))
@@ -314,6 +318,21 @@ func (c *collector) detached(d *Directive, group *ast.CommentGroup) {
 		}
 	}
 	c.misplaced(d, "%s; nothing follows here", home(d.Verb))
+}
+
+// behind reports whether code stands in front of a directive on its line.
+func (c *collector) behind(d *Directive) bool {
+	line, found := c.line(d.Slash), false
+	ast.Inspect(c.file, func(n ast.Node) bool {
+		if _, ok := n.(*ast.CommentGroup); ok || n == nil || found {
+			return false
+		}
+		if _, ok := n.(*ast.File); !ok {
+			found = n.Pos() < d.Slash && c.line(n.Pos()) == line || n.End() <= d.Slash && c.line(n.End()) == line
+		}
+		return true
+	})
+	return found
 }
 
 func (c *collector) separated(d *Directive, from string) {
