@@ -18,7 +18,7 @@ import (
 // Stale finds outputs that are missing, that are not what the directives give now, or whose directives are gone, and
 // mistakes in directives. It generates in memory and compares, so the generator of this version must have written them.
 // Packages with cgo are left to lockgen -check, and so is what embeds an interface that another package declares by the
-// name of a third one's, if the compiler's output does not show that.
+// name of a third one's, if the compiler's output does not show that, and the defaults of another package in a file that needs a build tag.
 var Stale = &analysis.Analyzer{
 	Name:     "stale",
 	Doc:      "find generated locks that are not up to date, and mistakes in directives\n\nRun lockgen ./... to write them again.",
