@@ -355,3 +355,35 @@ func TestLatch_OneAnswerIsForAll(t *testing.T) {
 		return len(asked) == 1
 	})
 }
+
+// A latch that is open refuses no call, also if no message says that it is open: neither an attempt, nor the request at the end of the wait.
+func TestLatch_RefusesNobodyWhenItIsOpen(t *testing.T) {
+	t.Parallel()
+	const long = 300 * time.Millisecond
+	for name, test := range map[string]struct {
+		opts  []lockrt.LockOption
+		until time.Duration // the next request
+	}{
+		"an attempt":                {opts: []lockrt.LockOption{lockrt.WithBackoff(lockrt.ConstantBackoff(time.Millisecond).Attempts(2))}},
+		"the last one that polls":   {opts: []lockrt.LockOption{lockrt.WithBackoff(lockrt.ConstantBackoff(time.Hour)), lockrt.WithWait(long)}, until: long},
+		"the last one that listens": {opts: []lockrt.LockOption{lockrt.WithWait(long)}, until: long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key, refused := redistest.Key(t, "l"), false
+			l := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Waiting: func(context.Context, lockrt.AcquireEvent) {
+				refused = true
+				redistest.Shared(t).Do("DEL", key)
+				<-patientFor(t, test.until).Done()
+			}}}).CountDownLatch(key)
+			atBest(t, "the answers came in time", func() bool {
+				_, err := l.SetCount(t.Context(), 1)
+				require.NoError(t, err)
+				if err = l.Wait(patient(t), test.opts...); refused {
+					require.NotErrorIs(t, err, lockrt.ErrNotAcquired)
+				}
+				return refused && err == nil
+			})
+		})
+	}
+}

@@ -42,6 +42,8 @@ type Host interface {
 	Spawn(f func())
 	Pause(d time.Duration) bool
 	Backoff(tries int) time.Duration
+	// Closing returns a channel that is closed when the client grants nothing any more.
+	Closing() <-chan struct{}
 	// Held counts the keys that the process holds in Redis.
 	Held(change int)
 	// Listen begins to listen for the holders of key: the server may have lost it.

@@ -24,6 +24,7 @@ func (*host) Granting() bool                   { return true }
 func (*host) Spawn(f func())                   { f() }
 func (*host) Pause(time.Duration) bool         { return true }
 func (*host) Backoff(int) time.Duration        { return 0 }
+func (*host) Closing() <-chan struct{}         { return nil }
 func (h *host) Held(change int)                { h.held += change }
 func (*host) Listen(string)                    {}
 func (*host) Later(_ string, f func(k *Count)) {}
