@@ -615,6 +615,31 @@ func TestSemaphore_LostByRedisIsWholeAgain(t *testing.T) {
 	require.NoError(t, s.TryAcquire(patient(t), 3))
 }
 
+// A call that creates the semaphore does so although a call of the same client waits for it, and creates nothing.
+func TestSemaphore_IsCreatedBehindACallThatWaits(t *testing.T) {
+	t.Parallel()
+	for name, acquire := range map[string]func(ctx context.Context, c *lockrt.Client, key string, permits int, opts ...lockrt.LockOption) error{
+		"semaphore": func(ctx context.Context, c *lockrt.Client, key string, permits int, opts ...lockrt.LockOption) error {
+			return c.Semaphore(key, permits).Acquire(ctx, 1, opts...)
+		},
+		"permits": func(ctx context.Context, c *lockrt.Client, key string, permits int, opts ...lockrt.LockOption) error {
+			return second(c.PermitSemaphore(key, permits).Acquire(ctx, opts...))
+		},
+	} {
+		for tries, opts := range map[string][]lockrt.LockOption{" is waited for": nil, " is tried": {lockrt.WithWait(0)}} {
+			t.Run(name+tries, func(t *testing.T) {
+				t.Parallel()
+				hooks, waiting, _ := watch()
+				c, key := newClient(t, lockrt.Options{Hooks: hooks}), redistest.Key(t, "s")
+				first := later(func() error { return acquire(patient(t), c, key, 0) })
+				receive(t, waiting, "it to wait")
+				require.NoError(t, acquire(patient(t), c, key, 5, opts...))
+				require.NoError(t, receive(t, first, "the one that waits"))
+			})
+		}
+	}
+}
+
 func TestSemaphore_KeepsFewResults(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)

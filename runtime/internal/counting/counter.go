@@ -69,7 +69,7 @@ func (ct *Counter[T]) Hear(payload string) { ct.of.Hear(payload) }
 
 // roundOf returns a batch in the form of the scripts that grant.
 func roundOf[T Wanting](b *engine.CountBatch[T], number, oldest uint64) protocol.Round {
-	return protocol.Round{Request: numbered(number, oldest), Again: b.Again, Create: b.Parts[0].Demand.Create}
+	return protocol.Round{Request: numbered(number, oldest), Again: b.Again, Create: b.Create}
 }
 
 // takesSome recognizes the first value of a reply that grants.

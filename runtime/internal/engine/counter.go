@@ -26,6 +26,7 @@ type Counter[T Demanding] struct {
 	of      Counting[T]
 	state   CounterState
 	full    bool           // the head was refused
+	creator *Waiter[T]     // the first waiter in the queue whose demand creates the semaphore; nil if none does
 	width   int            // for how many waiters the next request asks
 	batch   *CountBatch[T] // the request without an answer, unless the counter is idle
 	answers Answers        // of Redis
@@ -71,9 +72,10 @@ type Counting[T Demanding] interface {
 // A CountBatch is one request for several waiters. Waiters that leave meanwhile stay in it: a repeated request must
 // be the same.
 type CountBatch[T Demanding] struct {
-	Parts []CountPart[T]
-	Sent  time.Time // for the first time: a repetition does not prolong the leases of its permits
-	Again bool      // it may have taken effect without our knowing
+	Parts  []CountPart[T]
+	Create int       // permits to create the semaphore with, as the first waiter in the queue that creates it says; or 0
+	Sent   time.Time // for the first time: a repetition does not prolong the leases of its permits
+	Again  bool      // it may have taken effect without our knowing
 
 	number uint64
 	last   bool   // it is sent once more, because the client is closed
@@ -125,14 +127,20 @@ func (ct *Counter[T]) Widen(n int) {
 	ct.width = max(ct.width, min(n, MostAtOnce))
 }
 
-// Join adds w to the end of the queue. A waiter that tries once is not put behind one that waits.
+// Join adds w to the end of the queue. A waiter that tries once is not put behind one that waits. The first waiter that creates the semaphore
+// asks, also behind a head that was refused: there may be no semaphore.
 func (ct *Counter[T]) Join(w *Waiter[T]) Entry {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
+	creates := ct.creator == nil && w.For.Demand().Create > 0
+	ct.full = ct.full && !creates
 	if ct.full && w.Once() {
 		return TurnedAway
 	}
 	ct.Queue.Push(w)
+	if creates {
+		ct.creator = w
+	}
 	w.For.Demand().Seen = ct.full
 	if ct.full {
 		return ToWait
@@ -179,6 +187,18 @@ func (ct *Counter[T]) wake() {
 	}
 }
 
+// remove takes w out of the queue. If w is the first one that creates the semaphore, the next one is behind it: so each waiter is looked at once.
+func (ct *Counter[T]) remove(w *Waiter[T]) {
+	if ct.creator == w {
+		next := w.After
+		for next != nil && next.For.Demand().Create == 0 {
+			next = next.After
+		}
+		ct.creator = next
+	}
+	ct.Queue.Remove(w)
+}
+
 // Leave removes w from the queue, and releases what it was granted after all.
 func (ct *Counter[T]) Leave(w *Waiter[T]) {
 	ct.mu.Lock()
@@ -193,7 +213,7 @@ func (ct *Counter[T]) Leave(w *Waiter[T]) {
 		return
 	}
 	first := ct.Queue.First == w
-	ct.Queue.Remove(w)
+	ct.remove(w)
 	switch {
 	case ct.state == CounterAsking: // the answer continues the queue
 	case !ct.Queue.Empty():
@@ -256,6 +276,9 @@ func (ct *Counter[T]) send() {
 		}
 		n := ct.Queue.LengthTo(most)
 		ct.batch = &CountBatch[T]{number: ct.enroll(), Parts: make([]CountPart[T], 0, n), Sent: time.Now()} // the trust counts from before the request
+		if ct.creator != nil {
+			ct.batch.Create = ct.creator.For.Demand().Create
+		}
 		for w := ct.Queue.First; len(ct.batch.Parts) < n; w = w.After {
 			ct.batch.Parts = append(ct.batch.Parts, CountPart[T]{w, *w.For.Demand()})
 		}
@@ -296,16 +319,17 @@ func (ct *Counter[T]) settle(b *CountBatch[T], a CountAnswer) (vain []CountPart[
 			vain = append(vain, p)
 			ct.notify(w, Event{Kind: Failed, Err: ErrLate})
 		case a.Deleted != nil && w.For.Demand().Seen:
-			ct.Queue.Remove(w)
+			ct.remove(w)
 			w.Notify(Event{Kind: Failed, Err: a.Deleted})
 		default:
-			ct.Queue.Remove(w)
+			ct.remove(w)
 			w.Place = PlaceGranted
 			w.Notify(Event{Kind: Given})
 		}
 	}
 	head := ct.Queue.First
-	if head != nil && a.Granted < len(b.Parts) && b.Parts[a.Granted].Waiter == head {
+	created := b.Create > 0 || ct.creator == nil // else the next request creates the semaphore
+	if head != nil && a.Granted < len(b.Parts) && b.Parts[a.Granted].Waiter == head && created {
 		ct.refuse(head, a.TTL)
 		return vain
 	}
@@ -323,7 +347,7 @@ func (ct *Counter[T]) refuse(head *Waiter[T], ttl time.Duration) {
 		head.Notify(Event{Kind: Refused, TTL: ttl, Foreign: true, InLine: true})
 	}
 	if head.Once() { // and will not ask again
-		ct.Queue.Remove(head)
+		ct.remove(head)
 		ct.full = false
 		ct.resume()
 		return

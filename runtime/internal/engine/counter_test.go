@@ -118,8 +118,12 @@ func (x *till) Pause(d time.Duration) bool {
 
 // waits has one wait for n permits.
 func (x *till) waits(n int, wait time.Duration) *Waiter[wanting] {
+	return x.demands(Demand{N: n}, wait)
+}
+
+func (x *till) demands(d Demand, wait time.Duration) *Waiter[wanting] {
 	w := NewWaiter[wanting]()
-	w.For.demand, w.Call.Wait = &Demand{N: n}, wait
+	w.For.demand, w.Call.Wait = &d, wait
 	if x.Join(w) == ToAsk {
 		x.Ask(w)
 	}
@@ -260,6 +264,77 @@ func TestCounter_Refused(t *testing.T) {
 		x.Ask(behind)
 		require.ErrorIs(t, next(t, behind, Failed).Err, errLasting, "it was refused before")
 		x.Leave(behind)
+	})
+}
+
+// A waiter that creates the semaphore has what it wants although one before it was refused, since there was none; also if it comes while the
+// request of that one is under way.
+func TestCounter_CreatedBehindTheHead(t *testing.T) {
+	t.Parallel()
+	for name, underWay := range map[string]bool{"refused": false, "under way": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			counting(t, nil, func(t *testing.T, x *till) {
+				hold := make(chan struct{})
+				x.answers(func(b *CountBatch[wanting], _ bool) CountAnswer {
+					if b.Create == 0 {
+						<-hold
+						return CountAnswer{TTL: -1}
+					}
+					return CountAnswer{Granted: len(b.Parts)}
+				})
+				head := x.waits(1, time.Hour)
+				if !underWay {
+					close(hold)
+					next(t, head, Refused)
+				}
+				waits, tries := x.demands(Demand{N: 1, Create: 5}, time.Hour), x.demands(Demand{N: 1, Create: 5}, 0)
+				if underWay {
+					close(hold)
+				}
+				for _, w := range []*Waiter[wanting]{head, waits, tries} {
+					next(t, w, Given)
+					x.Leave(w)
+				}
+			})
+		})
+	}
+}
+
+// A request creates the semaphore as the first waiter does that is there and does so at all. Such a waiter waits behind another one.
+func TestCounter_CreatesAsTheFirstWaiterDoes(t *testing.T) {
+	t.Parallel()
+	counting(t, nil, func(t *testing.T, x *till) {
+		created := make(chan int, 100)
+		x.answers(func(b *CountBatch[wanting], _ bool) CountAnswer {
+			created <- b.Create
+			return CountAnswer{TTL: -1}
+		})
+		waits := func(create int) *Waiter[wanting] { return x.demands(Demand{N: 9, Create: create}, time.Hour) }
+		head := waits(0)
+		next(t, head, Refused)
+		_, five := waits(0), waits(5)
+		next(t, five, Behind)
+		seven := waits(7)
+		ask := func() int {
+			for len(created) > 0 {
+				<-created
+			}
+			x.Ask(head)
+			synctest.Wait()
+			return <-created
+		}
+		require.Equal(t, 5, ask())
+		x.Leave(five)
+		require.Equal(t, 7, ask())
+		x.Leave(seven)
+		require.Zero(t, ask())
+		eight := waits(8)
+		next(t, eight, Behind)
+		require.Equal(t, 8, ask())
+		for x.Queue.First != nil {
+			x.Leave(x.Queue.First)
+		}
 	})
 }
 
