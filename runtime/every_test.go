@@ -193,6 +193,28 @@ func TestEvery_ALongRun(t *testing.T) {
 	require.Zero(t, log.count(stillWaits), "each wait is bounded")
 }
 
+// A process that waits for the other one for less than the interval, by WithBackoff, pauses before it asks again.
+func TestEvery_BoundedAttempts(t *testing.T) {
+	t.Parallel()
+	job, k := redistest.Key(t, "job"), newTicker()
+	lease := ok(t)(newClient(t, lockrt.Options{}).Mutex(job).Lock(patient(t)))
+	waits := make(chan time.Time, 10_000)
+	c := newClient(t, lockrt.Options{
+		Retry: lockrt.ConstantBackoff(200 * time.Millisecond),
+		Hooks: lockrt.Hooks{Waiting: func(context.Context, lockrt.AcquireEvent) { waits <- time.Now() }},
+	})
+	run(t, c.Every(job, 7*24*time.Hour, k.tick, lockrt.WithBackoff(lockrt.ConstantBackoff(time.Millisecond).Attempts(1))))
+	last := receive(t, waits, "it to wait")
+	for range 3 {
+		next := receive(t, waits, "it to wait again")
+		require.GreaterOrEqual(t, next.Sub(last), 100*time.Millisecond)
+		last = next
+	}
+	free(t, lease)
+	receive(t, k.ticks, "the run")
+	redistest.Shared(t).Do("DEL", "lockgen_every:{"+job+"}")
+}
+
 // A process that is cut off while it runs is told, and others go on when its lease is over.
 func TestEvery_CutOff(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ type Schedule struct {
 
 // A Worker runs the intervals in one process.
 type Worker interface {
-	// Lock locks the mutex of the schedule, for which it waits no longer than wait.
+	// Lock locks the mutex of the schedule, for which it waits no longer than wait, and perhaps less.
 	Lock(ctx context.Context, wait time.Duration) (Lease, error)
 	// Work does the work of an interval.
 	Work(ctx context.Context, t Tick) error
@@ -56,7 +56,7 @@ func (s *Schedule) Known() time.Time {
 
 // Run has the worker run each interval in which this process is the first, until ctx ends, or after an error that stays.
 func (s *Schedule) Run(ctx context.Context) error {
-	for failures := 0; ; {
+	for failures, refusals := 0, 0; ; {
 		wait, err := s.turn(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -65,8 +65,11 @@ func (s *Schedule) Run(ctx context.Context) error {
 			if failures > 0 {
 				s.c.Logger.InfoContext(ctx, "lockgen: a schedule goes on", "kind", kindSchedule, "key", s.of.Key)
 			}
-			failures = 0
+			failures, refusals = 0, 0
 			wait = time.Duration(float64(wait) / s.Rate)
+		case errors.Is(err, failure.ErrNotAcquired):
+			refusals++
+			wait = min(wait, s.c.Backoff(refusals))
 		case s.c.Net.Closing():
 			return failure.ErrClosed
 		case stays(err):
@@ -95,7 +98,8 @@ func stays(err error) bool {
 		!errors.Is(err, failure.ErrNotAcquired) && !transport.Passing(err)
 }
 
-// turn runs the present interval if it has not begun, and returns how long to wait after that.
+// turn runs the present interval if it has not begun, and returns how long to wait after that. If another owner has the mutex, and the worker
+// has not waited until the interval is over, turn returns what is left of it, and ErrNotAcquired.
 func (s *Schedule) turn(ctx context.Context) (wait time.Duration, err error) {
 	m, err := s.ask(ctx, nil)
 	if err != nil {
@@ -105,8 +109,12 @@ func (s *Schedule) turn(ctx context.Context) (wait time.Duration, err error) {
 		return s.until(m), nil
 	}
 	// The holder may run for longer than the interval. After the wait, ask again whether the interval can begin.
+	began := monotonic.Now()
 	lease, err := s.worker.Lock(ctx, m.Left)
 	if errors.Is(err, failure.ErrNotAcquired) {
+		if left := m.Left - monotonic.Since(began); left > 0 {
+			return left, err
+		}
 		return 0, nil
 	}
 	if err != nil {
