@@ -2,6 +2,7 @@ package lockrt_test
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -101,4 +102,35 @@ func TestOptions_WaitOfThePrimitive(t *testing.T) {
 		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
 	}
 	require.NoError(t, lease.Unlock(t.Context()))
+}
+
+// A lock with the longest duration that there is, in any option, is granted, extended and released.
+func TestOptions_TheLongestDurations(t *testing.T) {
+	t.Parallel()
+	const longest = time.Duration(math.MaxInt64)
+	c := newClient(t, lockrt.Options{})
+	for name, opt := range map[string]lockrt.LockOption{
+		"lease":    lockrt.WithLease(longest),
+		"watchdog": lockrt.WithWatchdog(longest),
+		"max hold": lockrt.WithMaxHold(longest),
+		"wait":     lockrt.WithWait(longest),
+		"backoff":  lockrt.WithBackoff(lockrt.ConstantBackoff(longest)),
+	} {
+		key := redistest.Key(t, name)
+		for kind, l := range map[string]lockrt.Locker{
+			"mutex":   c.Mutex(key + "m"),
+			"fair":    c.FairMutex(key + "f"),
+			"write":   c.RWMutex(key + "w"),
+			"read":    c.RWMutex(key + "r").RLocker(),
+			"permits": lockrt.PermitLocker(c.PermitSemaphore(key+"p", 1)),
+			"multi":   lockrt.NewMultiLock(c.Mutex(key+"1"), c.RWMutex(key+"2"), c.FairMutex(key+"3")),
+			"red":     lockrt.RedLockOf(c.Mutex(key+"4"), c.Mutex(key+"5"), c.Mutex(key+"6")),
+		} {
+			lease, err := l.Lock(patient(t), opt)
+			require.NoError(t, err, "%s, %s", name, kind)
+			require.NoError(t, lease.Extend(t.Context(), longest), "%s, %s", name, kind)
+			require.NoError(t, lease.Err(), "%s, %s", name, kind)
+			require.NoError(t, lease.Unlock(t.Context()), "%s, %s", name, kind)
+		}
+	}
 }
