@@ -21,7 +21,7 @@ func TestQueue(t *testing.T) {
 		some := func() *Lease { return q.at(rand.IntN(q.size)) }
 		later := func(l *Lease, now monotonic.Time) { l.until.Store(int64(now) + 1 + rand.Int64N(1000)) }
 		for now := monotonic.Time(1); now < 2000; now += monotonic.Time(rand.IntN(5)) {
-			if rand.IntN(100) == 0 {
+			if largest == most && rand.IntN(100) == 0 { // it has been full
 				growing = !growing
 			}
 			for range 8 {
