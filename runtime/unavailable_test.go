@@ -25,6 +25,14 @@ type way struct {
 	try  func(ctx context.Context) error // nil if there is none
 }
 
+// once is a call that does not wait.
+func (w way) once(t *testing.T) error {
+	if w.try != nil {
+		return w.try(patient(t))
+	}
+	return w.lock(patient(t), lockrt.WithWait(0))
+}
+
 // by is the way of a Locker.
 func by(l lockrt.Locker) way {
 	back := func(lease *lockrt.Lease, err error) error {
@@ -90,6 +98,18 @@ type outside struct {
 	cut     func() // connections, which can be made again
 }
 
+// keep has other clients hold the key of a way until the test is over.
+func keep(t *testing.T, way string, others []*lockrt.Client, key string) {
+	t.Helper()
+	held, done, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		holdBy(t, way, others, key, held, done)
+	}()
+	t.Cleanup(func() { close(done); <-ended })
+	receive(t, held, "what somebody else has")
+}
+
 // everyWay runs test with each way, where somebody else has the key.
 func everyWay(t *testing.T, test func(t *testing.T, o outside)) {
 	for name, of := range wayOf {
@@ -111,14 +131,7 @@ func everyWay(t *testing.T, test func(t *testing.T, o outside)) {
 				require.NoError(t, err)
 				require.NoError(t, warm.Unlock(t.Context()))
 			}
-			held, done := make(chan struct{}), make(chan struct{})
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				holdBy(t, name, others, key, held, done)
-			}()
-			t.Cleanup(func() { close(done); <-ended })
-			receive(t, held, "what somebody else has")
+			keep(t, name, others, key)
 			test(t, outside{of(mine, key), waiting, func(mute bool) {
 				for _, s := range all {
 					if mute {
@@ -282,12 +295,7 @@ func TestUnavailable_AnEndedContextIsNothingElse(t *testing.T) {
 func TestUnavailable_CutWhileIdle(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, o outside) {
-		try := func() error {
-			if o.try != nil {
-				return o.try(patient(t))
-			}
-			return o.lock(patient(t), lockrt.WithWait(0))
-		}
+		try := func() error { return o.once(t) }
 		require.ErrorIs(t, try(), lockrt.ErrNotAcquired)
 		for range 10 {
 			o.cut()
@@ -339,20 +347,9 @@ func TestUnavailable_CutWhileDialled(t *testing.T) {
 			proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
 			c, cuts := cutDials(t, proxy)
 			key, others := redistest.Key(t, "k"), []*lockrt.Client{clientOf(t, redistest.Shared(t).URL(), lockrt.Options{})}
-			held, done, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(ended)
-				holdBy(t, name, others, key, held, done)
-			}()
-			t.Cleanup(func() { close(done); <-ended })
-			receive(t, held, "what somebody else has")
+			keep(t, name, others, key)
 			w := of([]*lockrt.Client{c}, key)
-			try := func() error {
-				if w.try != nil {
-					return w.try(patient(t))
-				}
-				return w.lock(patient(t), lockrt.WithWait(0))
-			}
+			try := func() error { return w.once(t) }
 			require.ErrorIs(t, try(), lockrt.ErrNotAcquired)
 			for range 20 {
 				proxy.Cut()
