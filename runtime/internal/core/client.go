@@ -32,7 +32,7 @@ type Client struct {
 	Face     any           // the client as its user knows it
 
 	Counts   counts
-	Pace     pace             // of the server
+	Pace     pace             // of the server: by it a RedLock knows how long to wait for an answer
 	Reports  hooks.Queue      // calls of hooks, for which no caller waits
 	Observed bool             // there are hooks for calls or leases
 	Traced   trace.Func       // for tests that replay the steps of mutexes; else nil
@@ -40,7 +40,7 @@ type Client struct {
 	AtEnd    func(key string) // for tests that delay the end of a lease; else nil
 
 	tasks        chan func()   // to an idle goroutine
-	waiting      atomic.Int32  // idle goroutines
+	idleWorkers  atomic.Int32  // idle goroutines
 	disconnected atomic.Bool   // Close has closed the client of rueidis, which Open made
 	Closing      chan struct{} // closed by Close and Shutdown: the client grants nothing any more
 	Stopped      chan struct{} // closed by Close: background work gives up
@@ -51,7 +51,7 @@ type Client struct {
 	Mu      sync.Mutex // guards the rest
 	state   clientState
 	drained signal // after Shutdown: the process holds nothing
-	idle    signal // after Close: nothing runs any more
+	quiet   signal // after Close: nothing runs any more
 }
 
 // Above is the part of a client above this package.

@@ -41,21 +41,21 @@ func (c *Client) start(f func()) {
 	}
 }
 
-// idleWorkers is the largest number of idle goroutines.
-const idleWorkers = 64
+// mostIdleWorkers is the largest number of idle goroutines.
+const mostIdleWorkers = 64
 
 // work runs f, and then the functions that start has for it, until there are many idle goroutines or the client is closed.
 func (c *Client) work(f func()) {
 	for {
 		f()
 		c.Finished()
-		if c.waiting.Add(1) > idleWorkers {
-			c.waiting.Add(-1)
+		if c.idleWorkers.Add(1) > mostIdleWorkers {
+			c.idleWorkers.Add(-1)
 			return
 		}
 		select {
 		case f = <-c.tasks:
-			c.waiting.Add(-1)
+			c.idleWorkers.Add(-1)
 		case <-c.Stopped:
 			return
 		}
@@ -75,16 +75,17 @@ func (c *Client) Finished() {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	if c.running.Load() == 0 { // no call has begun meanwhile, nor Close, which counts itself
-		c.idle.set()
+		c.quiet.set()
 	}
 }
 
-// Returned is called at the end of a function on a goroutine that Close did not wait for.
+// Returned is called at the end of a function on a goroutine that Close did not wait for. work counts the end of each function, so Returned
+// counts the beginning of this one.
 func (c *Client) Returned() {
 	if c.disconnected.Load() {
 		c.RC.Close() // rueidis keeps a connection that it was establishing when it was closed
 	}
-	c.Started() // it was not counted, and its end is
+	c.Started()
 }
 
 // Pause waits for d and reports false if the client was closed meanwhile.

@@ -14,9 +14,9 @@ import (
 type clientState int
 
 const (
-	stateOpen clientState = iota
-	shuttingDown
-	closed
+	stateOpen         clientState = iota // it grants leases
+	stateShuttingDown                    // it grants nothing any more, and waits for its holders
+	stateClosed                          // its leases have ended, and background work gives up
 )
 
 // Shutdown grants nothing any more, waits until each lease is unlocked or lost, and closes.
@@ -29,12 +29,12 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 	c.Mu.Lock()
 	if c.state == stateOpen {
-		c.state = shuttingDown
+		c.state = stateShuttingDown
 		close(c.Closing)
 	}
 	if c.drained == nil {
 		c.drained = make(signal)
-		if c.holds.Load() == 0 || c.state == closed {
+		if c.holds.Load() == 0 || c.state == stateClosed {
 			c.drained.set()
 		}
 	}
@@ -62,17 +62,17 @@ func (c *Client) Close() error {
 		return fmt.Errorf("lockgen: close: %w", ErrNoClient)
 	}
 	c.Mu.Lock()
-	if c.state == closed {
+	if c.state == stateClosed {
 		c.Mu.Unlock()
 		return nil
 	}
 	if c.state == stateOpen {
 		close(c.Closing)
 	}
-	c.state = closed
+	c.state = stateClosed
 	close(c.Stopped)
 	c.drained.set()
-	c.idle = make(signal)
+	c.quiet = make(signal)
 	c.running.Add(1) // for Close itself
 	c.Mu.Unlock()
 	c.Above.Refuse()
@@ -95,7 +95,7 @@ func (c *Client) Close() error {
 		closing.Go(c.Net.Quit)
 		closing.Go(c.Net.Unlisten)
 		closing.Wait()
-		<-c.idle
+		<-c.quiet
 		select {
 		case <-renewed:
 		case <-time.After(c.Net.Patience()): // nobody needs the answers to renewals, which may not come over a mute connection
@@ -145,10 +145,10 @@ func (c *Client) Holding() bool {
 	return c.holds.Load() > 0
 }
 
-// Begins counts a call that acquires, until it is Finished. A call that releases (closing) can begin when the client is closed, too. The
-// caller holds c.Mu.
-func (c *Client) Begins(closing bool) error {
-	if c.state != stateOpen && !closing {
+// Begins counts a call, until it is Finished. It refuses a call once the client grants nothing any more, unless anyway is set, as for a call
+// that releases. The caller holds c.Mu.
+func (c *Client) Begins(anyway bool) error {
+	if c.state != stateOpen && !anyway {
 		return failure.ErrClosed
 	}
 	c.running.Add(1)

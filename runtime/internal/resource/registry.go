@@ -31,12 +31,12 @@ func NewRegistry[T registrable](c *Client, create func(c *Client, key string) T)
 	return g
 }
 
-// Enter returns the entry of key for a call, until the call calls [Referenced.Exit]. A call that releases (closing) can enter when the
-// client is closed, too.
-func (g *Registry[T]) Enter(key string, closing bool) (T, error) {
+// Enter returns the entry of key for a call, until the call calls [Referenced.Exit]. It refuses a call once the client grants nothing any
+// more, unless anyway is set, as for a call that releases.
+func (g *Registry[T]) Enter(key string, anyway bool) (T, error) {
 	g.Client.Mu.Lock()
 	defer g.Client.Mu.Unlock()
-	if err := g.Client.Begins(closing); err != nil {
+	if err := g.Client.Begins(anyway); err != nil {
 		var none T
 		return none, err
 	}
