@@ -92,7 +92,7 @@ func (co *compositeLease) begin() {
 func (co *compositeLease) watch(part *leases.Lease) {
 	part.Core().More().Within.Store(co.whole)
 	if cause := part.Core().Ended(); cause != nil {
-		co.Look(cause)
+		co.PartEnded(cause)
 	}
 }
 
@@ -163,16 +163,16 @@ func (co *compositeLease) Part(c *core.Client, key string) *leases.Lease {
 	return nil
 }
 
-// Over reports the end of the whole.
-func (co *compositeLease) Over() {
+// WholeEnded reports the end of the whole.
+func (co *compositeLease) WholeEnded() {
 	if co.after != nil {
 		co.after()
 	}
 }
 
-// Look ends the whole if too many parts have ended, the last one because of cause. Otherwise it replaces the lost
+// PartEnded ends the whole if too many parts have ended, the last one because of cause. Otherwise it replaces the lost
 // parts.
-func (co *compositeLease) Look(cause error) {
+func (co *compositeLease) PartEnded(cause error) {
 	if co.whole.Core().Ended() == failure.ErrReleased { //nolint:errorlint // this very one
 		return // each part ends after that, and there is nothing left to end or to replace
 	}
@@ -263,7 +263,7 @@ func (co *compositeLease) Until() time.Time {
 
 func (co *compositeLease) TTL(ctx context.Context) (time.Duration, error) {
 	parts := co.All()
-	ttls, err := most(parts, len(parts), func(part *leases.Lease) (time.Duration, error) { return part.TTL(ctx) })
+	ttls, err := forParts(parts, len(parts), func(part *leases.Lease) (time.Duration, error) { return part.TTL(ctx) })
 	if len(ttls) < co.needs {
 		return 0, err
 	}
@@ -273,7 +273,7 @@ func (co *compositeLease) TTL(ctx context.Context) (time.Duration, error) {
 
 func (co *compositeLease) Extend(ctx context.Context, d time.Duration) error {
 	ends := core.Now().Add(d)
-	_, err := most(co.All(), co.needs, func(part *leases.Lease) (struct{}, error) { return struct{}{}, part.Extend(ctx, d) })
+	_, err := forParts(co.All(), co.needs, func(part *leases.Lease) (struct{}, error) { return struct{}{}, part.Extend(ctx, d) })
 	if err == nil {
 		co.mu.Lock()
 		defer co.mu.Unlock()
@@ -344,9 +344,9 @@ func (co *compositeLease) Unlock(l *leases.Lease) error {
 	return err
 }
 
-// most calls do for all parts at once. It returns the results when needs of them have succeeded; if fewer have, also
+// forParts calls do for all parts at once. It returns the results when needs of them have succeeded; if fewer have, also
 // the errors.
-func most[T any](parts []*leases.Lease, needs int, do func(part *leases.Lease) (T, error)) (done []T, errs error) {
+func forParts[T any](parts []*leases.Lease, needs int, do func(part *leases.Lease) (T, error)) (done []T, errs error) {
 	type outcome struct {
 		value T
 		err   error

@@ -221,7 +221,7 @@ func lengthen(ctx context.Context, parts []*leases.Lease) error {
 	if len(fixed) == 0 {
 		return nil
 	}
-	_, err := most(fixed, len(fixed), func(part *leases.Lease) (struct{}, error) {
+	_, err := forParts(fixed, len(fixed), func(part *leases.Lease) (struct{}, error) {
 		return struct{}{}, part.Extend(ctx, part.Core().Guard().TTL)
 	})
 	if errors.Is(err, failure.ErrLost) {

@@ -249,7 +249,7 @@ func (e *quorumAcquire) raise(r *quorum.Round[*leases.Lease], parts []*leases.Le
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, r.Patience())
 	defer cancel()
-	_, err = most(parts, len(parts), func(part *leases.Lease) (struct{}, error) {
+	_, err = forParts(parts, len(parts), func(part *leases.Lease) (struct{}, error) {
 		if part.Core().Token() == token {
 			return struct{}{}, nil
 		}

@@ -82,10 +82,10 @@ type Parts interface {
 	// TTL and Extend are as those of a lease, for the whole.
 	TTL(ctx context.Context) (time.Duration, error)
 	Extend(ctx context.Context, d time.Duration) error
-	// Look is called when a part has ended because of cause.
-	Look(cause error)
-	// Over is called when the whole has ended, and was not released.
-	Over()
+	// PartEnded is called when a part has ended because of cause.
+	PartEnded(cause error)
+	// WholeEnded is called when the whole has ended, and was not released.
+	WholeEnded()
 }
 
 // A leaseProgress says what a caller, and the hook for ends, know of a lease.
@@ -242,10 +242,10 @@ func (t *Core) End(cause error) {
 		t.ReportLater() // the release reports that when the next holder has the key
 	}
 	if whole := t.Rare().Within.Load(); whole != nil {
-		whole.core.Rare().Parts.Look(cause)
+		whole.core.Rare().Parts.PartEnded(cause)
 	}
 	if parts := t.Rare().Parts; parts != nil && !errors.Is(cause, failure.ErrReleased) {
-		parts.Over()
+		parts.WholeEnded()
 	}
 }
 
