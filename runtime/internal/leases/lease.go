@@ -249,9 +249,6 @@ func (t *Core) End(cause error) {
 	}
 }
 
-// Lost returns the error of a lease that was lost because of cause.
-func Lost(cause error) error { return failure.Lost(cause) }
-
 // Ended returns why t ended, or nil.
 func (t *Core) Ended() error {
 	if cause := t.cause.Load(); cause != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
@@ -28,7 +29,7 @@ func TestReasonOf_Documented(t *testing.T) {
 		watchdog.ErrElapsed,
 		watchdog.ErrTooLong,
 	} {
-		want = append(want, [2]string{cause.Error(), string(reasonOf(Lost(cause)))})
+		want = append(want, [2]string{cause.Error(), string(reasonOf(failure.Lost(cause)))})
 	}
 	for _, page := range []string{"../../../docs/operating.md", "../../../docs/zh/operating.md"} {
 		text, err := os.ReadFile(page)
@@ -43,5 +44,5 @@ func TestReasonOf_Documented(t *testing.T) {
 		require.Equal(t, want, got, page)
 		require.Contains(t, section, "`"+string(observe.EndOther)+"`", page)
 	}
-	require.Equal(t, observe.EndOther, reasonOf(Lost(errors.New("something else"))))
+	require.Equal(t, observe.EndOther, reasonOf(failure.Lost(errors.New("something else"))))
 }

@@ -61,7 +61,7 @@ func (t *Core) Err() error {
 		cause = t.Rare().Parts.Check()
 	case t.Guard() != nil: // otherwise it has not begun
 		if overdue := t.Client().Watchdog.Check(t.Guard()); overdue != nil {
-			cause = Lost(overdue)
+			cause = failure.Lost(overdue)
 		}
 	}
 	if cause != nil {
@@ -118,7 +118,7 @@ func (t *Core) prolong(ctx context.Context, d time.Duration) error {
 		switch err := c.Renew([]*watchdog.Lease{guard}, []time.Duration{ttl})[0]; {
 		case errors.Is(err, watchdog.ErrRefused):
 			c.Watchdog.Lose(guard, watchdog.ErrRefused)
-			return Lost(watchdog.ErrRefused)
+			return failure.Lost(watchdog.ErrRefused)
 		case err != nil:
 			return core.Refused(err)
 		}

@@ -152,7 +152,7 @@ func TestFairTicket_WhatIsLostIsNotPassedOn(t *testing.T) {
 			policy.FairTicketFrom(g.Ticket).Behind = nil
 		},
 		"told to its holder": func(_ *policy.Fair, g *resource.Grant, _ *policy.FairTicket) {
-			g.EndLeases(leases.Lost(watchdog.ErrRefused))
+			g.EndLeases(failure.Lost(watchdog.ErrRefused))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -190,7 +190,7 @@ func (r *LineCore) oust(old, g *Grant, w *Waiter) {
 	w.Asks.Add(1)
 	r.Client.Spawn(func() {
 		r.Client.Watchdog.Lose(&old.Guard, watchdog.ErrRefused)
-		old.EndLeases(leases.Lost(watchdog.ErrRefused))
+		old.EndLeases(failure.Lost(watchdog.ErrRefused))
 		r.Mu.Lock()
 		g.Extra.Early = nil
 		r.Mu.Unlock()
@@ -328,7 +328,7 @@ func (g *Grant) Lost(cause error) {
 		return // it is being released
 	}
 	r.Busy++ // the next waiter asks when the present holders know
-	g.More().Lost = leases.Lost(cause)
+	g.More().Lost = failure.Lost(cause)
 	g.State.To(engine.GrantLost)
 	g.Ticket.To(engine.TicketDone)
 	g.Linger().stop()
@@ -338,7 +338,7 @@ func (g *Grant) Lost(cause error) {
 	}
 	r.Mu.Unlock()
 
-	g.notifyLoss(leases.Lost(cause))
+	g.notifyLoss(failure.Lost(cause))
 	if errors.Is(cause, watchdog.ErrRefused) {
 		r.Client.Spawn(func() { r.Kind.Deleted(g) })
 	}

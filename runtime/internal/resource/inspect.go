@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
-	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/observe"
@@ -51,7 +51,7 @@ func (e *Referenced) Force(ctx context.Context, op string, cmd protocol.Command,
 	if taken {
 		for _, g := range victims {
 			e.Client.Watchdog.Lose(&g.Guard, watchdog.ErrRefused)
-			g.notifyLoss(leases.Lost(watchdog.ErrRefused)) // in case the message about it is still on its way
+			g.notifyLoss(failure.Lost(watchdog.ErrRefused)) // in case the message about it is still on its way
 		}
 	}
 	return taken, err

@@ -133,7 +133,7 @@ func (op *ReleaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 		return
 	case err == nil:
 		if done.Outcome == protocol.NotOurs && !op.tried { // otherwise by the request whose reply was lost
-			err = leases.Lost(watchdog.ErrRefused)
+			err = failure.Lost(watchdog.ErrRefused)
 		}
 	case !core.Passing(err):
 		done.Released = protocol.Released{Outcome: protocol.NotOurs}
