@@ -13,12 +13,23 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// RenewBatch returns how many leases are renewed in one round trip: enough to make it cheap, few enough that others do not wait long for
-// the server. The number may change with the server.
+// How many leases are renewed in one round trip: enough to make it cheap, few enough that others do not wait long for the server.
+//
+// A server that remembers all keys of a script at each read of one takes four times as long for 256 leases as for 64 each. So a script
+// with many keys runs without tracking there, and one EXISTS after it makes the server remember all of them: three commands, which
+// cost the server a third less than the script alone with 64 each. A change that another client makes between the two is noticed at the next
+// renewal.
+const (
+	plainBatch   = 256 // without tracking, and where the server remembers only the keys that a script reads
+	trackedBatch = 64  // where it remembers all keys of a script
+	bulkBatch    = 768 // there, with an EXISTS: few commands for 10,000 leases; each batch keeps the server from others for some milliseconds
+)
+
+// RenewBatch returns how many leases are renewed in one round trip. The number may change with the server.
 func (t *Transport) RenewBatch() int {
 	switch {
 	case !t.Tracks() || t.tracker.memory.Load() == memoryReads:
-		return 256
+		return plainBatch
 	case t.tracker.memory.Load() == memoryAfter:
 		return bulkBatch
 	}
@@ -116,15 +127,6 @@ func (t *Transport) renewParcels(kind protocol.Renewal, parcels []parcel, patien
 	}
 	return again
 }
-
-// A server that remembers all keys of a script at each read of one takes four times as long for 256 leases as for 64 each. So a script
-// with many keys runs without tracking there, and one EXISTS after it makes the server remember all of them: three commands, which
-// cost the server a third less than the script alone with 64 each. A change that another client makes between the two is noticed at the next
-// renewal.
-const (
-	trackedBatch = 64
-	bulkBatch    = 768 // few commands for 10,000 leases; each batch keeps the server from others for some milliseconds
-)
 
 // readsAfter is the last argument of a script that renews, if a command after it reads the keys.
 const readsAfter = "reads"

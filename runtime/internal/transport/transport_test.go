@@ -205,7 +205,7 @@ func TestRenew(t *testing.T) {
 			net.Listen("a channel", func(hub.Event) {})
 			<-u.rechecks // the server reports changes from now on, for read keys
 			require.True(t, net.TracksChanges())
-			require.Equal(t, readsOnly(t, server), net.RenewBatch() == 256)
+			require.Equal(t, readsOnly(t, server), net.RenewBatch() == plainBatch)
 			require.NoError(t, renew()[0])
 			require.NoError(t, server.Do("DEL", "ours").Error())
 			for keys := range u.changes {
@@ -250,11 +250,11 @@ func TestRenew_Many(t *testing.T) {
 			}
 			renew(nil, nil)
 			<-u.rechecks // the server reports changes from now on, for read keys
-			require.Contains(t, []int{trackedBatch, 256}, net.RenewBatch())
+			require.Contains(t, []int{trackedBatch, plainBatch}, net.RenewBatch())
 			renew(nil, nil)
 			switch {
 			case perKey:
-				require.Equal(t, 256, net.RenewBatch())
+				require.Equal(t, plainBatch, net.RenewBatch())
 			case permitted:
 				require.Equal(t, bulkBatch, net.RenewBatch())
 			default:
