@@ -18,7 +18,7 @@ type Alarms[T any] struct {
 }
 
 // A waiter that is to be poked in longAlarm or later is poked up to earlyAlarm sooner, together with another one: one
-// script has the requests of both. So each of the looks for what messages may not tell is such, see [NextLook].
+// script has the requests of both. [NextLook] sets such alarms, in case a message was lost.
 const (
 	longAlarm  = LookAgainBlind
 	earlyAlarm = 3 * longAlarm / 10
