@@ -55,11 +55,11 @@ type Withdrawal struct {
 	Aside  bool          // a request for it has no answer: another connection may be better
 	Over   func()        // called when it is withdrawn, or given up; may be nil
 
-	state withdrawalState
-	limit monotonic.Time // of the first answer
-	until monotonic.Time // of the last one, if it is watched
-	added int            // how often it was added
-	last  bool           // one of its requests was sent since the client was closed
+	state       withdrawalState
+	limit       monotonic.Time // it is given up after that, if no request is answered before
+	until       monotonic.Time // it is watched until then, once a request is answered
+	added       int            // how often it was added
+	sentAtClose bool           // one of its requests was sent since the client was closed
 }
 
 // A withdrawalState is how far a withdrawal has come. docs/architecture.md has the transitions.
@@ -100,9 +100,12 @@ type withdrawalGroup struct {
 }
 
 const (
+	// A group pauses between two requests: at first for the least time, then for twice as long after each one, up to the most.
 	leastWithdrawPause, mostWithdrawPause = 25 * time.Millisecond, 5 * time.Second
-	mostFailingWithdrawPause              = 250 * time.Millisecond
-	withdrawLimit                         = time.Minute
+	mostFailingWithdrawPause              = 250 * time.Millisecond // after a request without an answer
+
+	// withdrawLimit is after how long without an answer a ticket is given up.
+	withdrawLimit = time.Minute
 
 	// withdrawTogether is the longest time for which tickets are collected while a request of their group is under way.
 	withdrawTogether = 5 * time.Millisecond
@@ -249,7 +252,7 @@ func (ws *Withdrawals) next(group *withdrawalGroup, at monotonic.Time) (batch []
 	case ws.closing:
 		switch {
 		case group.err == nil: // the server is there
-			batch = group.pick((*Withdrawal).isUnchecked)
+			batch = group.pick((*Withdrawal).isUnsentAtClose)
 		case group.fate&FateUnknown != 0 && group.rest < mostRest:
 			batch = group.pick((*Withdrawal).isAny)
 		}
@@ -265,7 +268,7 @@ func (ws *Withdrawals) next(group *withdrawalGroup, at monotonic.Time) (batch []
 	if ws.closing {
 		group.rest++
 		for _, s := range batch {
-			s.last = true
+			s.sentAtClose = true
 		}
 	}
 	group.underWay++
@@ -280,9 +283,9 @@ type sentWithdrawal struct {
 	then Withdrawal
 }
 
-func (wd *Withdrawal) isAny() bool       { return true }
-func (wd *Withdrawal) isAdded() bool     { return wd.state == withdrawalAdded } // since the last request
-func (wd *Withdrawal) isUnchecked() bool { return !wd.last }
+func (wd *Withdrawal) isAny() bool           { return true }
+func (wd *Withdrawal) isAdded() bool         { return wd.state == withdrawalAdded } // since the last request
+func (wd *Withdrawal) isUnsentAtClose() bool { return !wd.sentAtClose }
 
 // pick returns those tickets of a group for the next request, in which all are that were added. The caller holds ws.mu.
 func (group *withdrawalGroup) pick(goes func(wd *Withdrawal) bool) (batch []sentWithdrawal) {
