@@ -24,8 +24,8 @@ import (
 //	│                                the next one has it, or others share it│
 //	└──────────────────────── the head's turn ◄─────────────────────────────┘
 //
-// This file has the queue, ticket.go the requests to Redis, ticketmessages.go the messages, grant.go the grants, and release.go the
-// releases.
+// This file has the queue, ticket.go the tickets, acquire.go the requests for the lock, ticketmessages.go the messages, grant.go the grants, and
+// release.go the releases.
 type LineCore struct {
 	Referenced
 	engine.Line[Wish]
