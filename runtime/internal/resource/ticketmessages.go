@@ -33,7 +33,7 @@ func (tk *Ticket) Handed(m protocol.Message) {
 		}
 	}
 	if tk.RefusedSince(m.Granted) {
-		tk.askFor()
+		tk.promptWaiter()
 		return
 	}
 	tokens := r.Kind.Learns(tk, m)
@@ -41,7 +41,7 @@ func (tk *Ticket) Handed(m protocol.Message) {
 	switch {
 	case !r.Client.Granting(): // the waiter leaves, and the goroutine that does releases it
 	case !r.Client.suffices(w.Terms, from, first, m.Token):
-		tk.askFor() // for the terms that the waiter needs
+		tk.promptWaiter() // for the terms that the waiter needs
 	default:
 		if tk.Use == ticketOfHead && tk.State != engine.TicketAsking {
 			tk.Standing = false // the hand-over took it out of the wait queue, and no request puts it back
@@ -57,11 +57,11 @@ func (tk *Ticket) Handed(m protocol.Message) {
 func (tk *Ticket) look() {
 	tk.Resource.Mu.Lock()
 	defer tk.Resource.Mu.Unlock()
-	tk.askFor()
+	tk.promptWaiter()
 }
 
-// askFor makes the waiter ask: now, or again when the answer that is under way has come, since that may be older than the reason to ask.
-func (tk *Ticket) askFor() {
+// promptWaiter makes the waiter ask: now, or again when the answer that is under way has come, since that may be older than the reason to ask.
+func (tk *Ticket) promptWaiter() {
 	switch w := tk.Waiter(); {
 	case tk.State >= engine.TicketGranted:
 	case tk.Use == ticketOfHead:
@@ -80,7 +80,7 @@ func (tk *Ticket) resubscribed() {
 	if tk.State < engine.TicketGranted {
 		tk.Resource.Kind.Displaced(tk)
 	}
-	tk.askFor()
+	tk.promptWaiter()
 }
 
 // Soon makes the waiter ask in d, in case the waiter whose turn it is does not come until then.

@@ -129,7 +129,7 @@ func (s *wait) wantsToAsk() bool { return s.over || s.reasoned && s.leading && !
 //go:noinline
 func (s *wait) ready() (over bool, err error) {
 	if s.over && s.w.Events.Empty() {
-		if err := s.conclude(); err == errEntered { //nolint:errorlint // this very one
+		if err := s.outcome(); err == errEntered { //nolint:errorlint // this very one
 			return true, nil
 		} else if err != nil {
 			return true, err
@@ -216,8 +216,9 @@ func (s *wait) after() string {
 	return " after " + monotonic.Since(s.w.Call.Since).Round(time.Millisecond).String()
 }
 
-// conclude returns the result of a wait that is over, or nil as long as it is unknown.
-func (s *wait) conclude() error {
+// outcome returns the error of a wait that is over, or errEntered. It returns nil as long as the last answer of Redis is not known, and has
+// Redis asked if no request is under way.
+func (s *wait) outcome() error {
 	of, ok := s.q.(shared)
 	var held bool
 	var word engine.AnswerLog
