@@ -271,9 +271,9 @@ func TestGrant_AsksAFarServerLessOften(t *testing.T) {
 		require.NoError(t, err)
 		g := lease.Core().Grant.(*resource.Grant)
 		g.Resource().Mu.Lock()
-		g.Near = false
+		g.Contested = false
 		rare := g.PassLimit()
-		g.Near = true
+		g.Contested = true
 		near := g.PassLimit()
 		g.Resource().Mu.Unlock()
 		require.NoError(t, lease.Unlock(t.Context()))

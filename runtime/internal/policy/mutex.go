@@ -79,7 +79,7 @@ func (r *Mutex) TicketFor(t engine.Terms) *resource.Ticket {
 			r.Ticket = new(resource.Ticket)
 		}
 		r.Ticket.Enroll(&r.LineCore, t)
-		r.Ticket.InLine = uint8(r.wants(t))
+		r.Ticket.PlaceTokens = uint8(r.wants(t))
 		if _, known := r.Client.Starts.Last(r.Key); known {
 			r.Ticket.Java = 1
 		}
@@ -181,7 +181,7 @@ func (r *Mutex) Refused(op *resource.AcquireOp, sent time.Time, reply protocol.V
 func (r *Mutex) Learns(tk *resource.Ticket, m protocol.Message) (tokens int) {
 	tk.OthersWait = tk.OthersWait || m.Others
 	r.Client.Contended.Note(r.Key, core.Now())
-	return int(tk.InLine)
+	return int(tk.PlaceTokens)
 }
 
 // Resume continues with the ticket that was to follow after the release op.
@@ -190,7 +190,7 @@ func (r *Mutex) Resume(op *resource.ReleaseOp, done resource.Released, err error
 	wanted := w != nil && w.Terms == t && r.Client.Settings.Replicas == 0 && (!t.Fenced || done.Token > 0)
 	judged, _ := again.Judge(resource.AnswerOf(done.Sent, t.TTL, done.Outcome == protocol.Kept, err), wanted, r.Client.Refusal()) // after an error that release may still take effect
 	if judged == engine.JudgedGranted {
-		again.SetTokens(engine.NewTokens(done.Token, int(again.InLine)))
+		again.SetTokens(engine.NewTokens(done.Token, int(again.PlaceTokens)))
 		g := r.Promote(trace.Granted, again, w, done.Sent, t.TTL)
 		g.Handed = true
 		g.GoesOn(op.Of)

@@ -21,7 +21,7 @@ func MutexGrant(x any) (g *resource.Grant, r *Mutex, ok bool) {
 }
 
 func (r *Mutex) Holds(g *resource.Grant) (old *resource.Grant) {
-	g.Near = r.Client.Contended.Lately(r.Key, g.Began().Std())
+	g.Contested = r.Client.Contended.Lately(r.Key, g.Began().Std())
 	return r.Exclusive.Holds(g)
 }
 
@@ -73,7 +73,7 @@ func (r *Mutex) EndsLinger() {
 }
 
 func (r *Mutex) Deleted(g *resource.Grant) {
-	_, _ = r.Withdrawer().Withdraw([]*engine.Withdrawal{{Number: g.Ticket.Number, Tokens: int(g.Ticket.InLine)}})
+	_, _ = r.Withdrawer().Withdraw([]*engine.Withdrawal{{Number: g.Ticket.Number, Tokens: int(g.Ticket.PlaceTokens)}})
 }
 
 // CanPass reports whether w can have the grant as it is, in its turn, at the time at, which is now.

@@ -28,7 +28,7 @@ type Grant struct {
 	TokenPending    bool // the token of a RedLock is not known yet
 	fenced, polling bool // of the terms
 	Handed          bool // it came with the release of another grant, of this process or of another one of this library: the next turn is Redisson's
-	Near            bool // another process wanted the key, or had it, a moment ago
+	Contested       bool // another process wanted the key, or had it, a moment ago
 	Named           bool // a reader's ticket names it to Redis, which admits the reader under it, whichever call has the grant by then
 }
 
@@ -292,6 +292,27 @@ func (g *Grant) rest() {
 		g.Idle = true
 		g.Resource().Client.Held(-1)
 	}
+}
+
+// Expire stops the renewal of the grant, if l is its only lease: l is a part of a lease that is lost. A lease that gets the grant later has it
+// renewed again.
+func (g *Grant) Expire(l *leases.Lease) {
+	r := g.Resource()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if g.State <= engine.GrantLingering && g.only(l) {
+		g.More().limit = 1 // not 0, so that LimitTo has it renewed again for the next holder
+		r.Client.Watchdog.Limit(&g.Guard, core.Now())
+	}
+}
+
+// Keep ends l and leaves the key locked.
+func (g *Grant) Keep(l *leases.Lease) {
+	l.Core().End(failure.ErrReleased)
+	r := g.Resource()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	g.rest()
 }
 
 // EndGrant ends the grant, and returns its release.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
-	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
@@ -15,9 +14,9 @@ import (
 // If none is known to wait, the process asks Redis whether that is still so.
 const LocalPassLimit = 10 * time.Millisecond
 
-// nearPassLimit is how often a process asks Redis, where that is near, within a second after another process wanted the key: where goroutines
-// pass a grant on without a pause, Go reads the message that another process wants it too late.
-const nearPassLimit = 500 * time.Microsecond
+// contestedPassLimit is how often a process asks Redis, where that is near, within a second after another process wanted the key: where
+// goroutines pass a grant on without a pause, Go reads the message that another process wants it too late.
+const contestedPassLimit = 500 * time.Microsecond
 
 // handOverPart is the part of the time that hand-overs to other processes may take: a tenth. A hand-over takes about as long as an answer
 // of the server.
@@ -31,8 +30,8 @@ func (g *Grant) rowLimit() time.Duration {
 // PassLimit returns for how long g may circulate until the process asks Redis whether another one waits. Where Redis is far away, the
 // questions take a tenth of the time at most, and half of it within a second after another process wanted the key.
 func (g *Grant) PassLimit() time.Duration {
-	if g.Near {
-		return max(nearPassLimit, g.Resource().Client.Net.ResponseTime())
+	if g.Contested {
+		return max(contestedPassLimit, g.Resource().Client.Net.ResponseTime())
 	}
 	return g.rowLimit()
 }
@@ -93,24 +92,4 @@ func (g *Grant) Succeed(outer, l *leases.Lease) bool {
 	g.remove(outer)
 	g.Attach(l)
 	return true
-}
-
-// Expire stops the renewal of the grant, if l is its only lease: l is of no use. A lease that gets the grant later has it renewed again.
-func (g *Grant) Expire(l *leases.Lease) {
-	r := g.Resource()
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	if g.State <= engine.GrantLingering && g.only(l) {
-		g.More().limit = 1 // the next holder has a limit of its own
-		r.Client.Watchdog.Limit(&g.Guard, core.Now())
-	}
-}
-
-// Keep ends l and leaves the key locked.
-func (g *Grant) Keep(l *leases.Lease) {
-	l.Core().End(failure.ErrReleased)
-	r := g.Resource()
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	g.rest()
 }

@@ -18,16 +18,16 @@ const HandOverLease = protocol.HandOverLease
 type Ticket struct {
 	engine.SuccessorCore // its states, marks and number, which is 0 before Enroll
 
-	Resource *LineCore     // its resource
-	TTL      time.Duration // the longest lease that it asked for
-	Extra    *TicketExtra  // nil for most tickets to a mutex
-	Asking   uint16        // requests under way
-	Use      TicketUse
-	InLine   uint8 // of a mutex: fencing tokens that its place asks for
-	Java     uint8 // of a mutex: for how many tickets, with this one, Redisson's waiters are believed to want it
-	Looks    bool  // there was a reason to ask while the resource was busy
-	Asked    bool  // its waiter has asked
-	Placed   bool  // Redis may hand the lock over to it even if it refuses its release for good
+	Resource    *LineCore     // its resource
+	TTL         time.Duration // the longest lease that it asked for
+	Extra       *TicketExtra  // nil for most tickets to a mutex
+	Asking      uint16        // requests under way
+	Use         TicketUse
+	PlaceTokens uint8 // of a mutex: fencing tokens that its place in the wait queue asks for
+	Java        uint8 // of a mutex: for how many tickets, with this one, Redisson's waiters are believed to want it
+	Looks       bool  // there was a reason to ask while the resource was busy
+	Asked       bool  // its waiter has asked
+	Placed      bool  // Redis may hand the lock over to it even if it refuses its release for good
 }
 
 // A TicketUse says which waiter waits with a ticket.
@@ -118,7 +118,7 @@ func (tk *Ticket) End() {
 
 // onWire returns tk in the form of the scripts.
 func (tk *Ticket) onWire() protocol.Ticket {
-	return protocol.Ticket{Number: tk.Number, Tokens: int(tk.InLine)}
+	return protocol.Ticket{Number: tk.Number, Tokens: int(tk.PlaceTokens)}
 }
 
 // rest has the ticket ask no more, if no other request is under way.
@@ -162,6 +162,6 @@ func (r *LineCore) Drop(tk *Ticket) {
 func (r *LineCore) withdraw(tk *Ticket, watch time.Duration) {
 	tk.To(engine.TicketWithdrawing)
 	r.Client.Withdrawals.Add(r.Kind.Withdrawer(), &engine.Withdrawal{
-		Number: tk.Number, Tokens: int(tk.InLine), Field: r.Kind.Owner(tk), Watch: watch, Aside: tk.OutcomeUnknown,
+		Number: tk.Number, Tokens: int(tk.PlaceTokens), Field: r.Kind.Owner(tk), Watch: watch, Aside: tk.OutcomeUnknown,
 	})
 }
