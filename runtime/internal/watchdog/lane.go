@@ -14,8 +14,8 @@ import (
 type lane struct {
 	queue   []request      // to be sent
 	sending int            // goroutines that send, each with one batch under way
-	hung    int            // number of these that may wait for answers that never come
-	heard   monotonic.Time // when the server has answered last, or had nothing to answer
+	hung    int            // how many of these may wait for answers that never come: as many more goroutines may send
+	heard   monotonic.Time // when the server answered last, or when the first request was queued after it had answered all
 }
 
 // A laneID identifies the leases that share a lane.

@@ -147,6 +147,14 @@ func (l *Lease) due() monotonic.Time {
 	return at
 }
 
+// again makes a request about l due now, also during a request: the answer to that may be older. The caller holds Watchdog.mu.
+func (l *Lease) again(now monotonic.Time) {
+	l.next, l.anew = now, l.stage == stageSent
+	if !l.renews() {
+		l.look = now
+	}
+}
+
 // renews reports whether the lease is renewed when it is due next. The caller holds Watchdog.mu.
 func (l *Lease) renews() bool {
 	limit := l.rare().limit

@@ -8,16 +8,16 @@
 //	|--- lease/3 ---|--- lease/3 ---|--- ... no answer ... ---|- margin -|
 //
 // A renewal has three outcomes. Confirmed: trust is counted anew. Refused: the key is
-// not the owner's any more, which is believed at once. Unknown: the trust stays what it
-// was and the renewal is tried again, every twelfth of the lease or quarter of the trust
-// that is left, until that runs out.
+// not the owner's any more, and the lease is lost at once. Unknown: the trust stays what it
+// was, and the renewal is tried again until the trust ends: after a twelfth of the lease, or after
+// a quarter of the trust that is left if that is shorter; after an error, within a second.
 //
 // Leases that one server has share a lane. A bounded number of requests is under way in it, and a renewal
-// that is under way is not sent again as long as the server answers others. If it answers nothing, what
-// hangs does not keep the next try from being sent.
+// that is under way is not sent again as long as the server answers others. If the server answers nothing, a few
+// requests more are sent beside those that have no answer.
 //
 // Besides, the server can be asked at any time whether it still has a lease, without renewing it: a
-// look. A yes changes nothing, a no is believed like that to a renewal.
+// look. A yes changes nothing; after a no the lease is lost, as after a refused renewal.
 package watchdog
 
 import (
@@ -125,8 +125,8 @@ func (w *Watchdog) Start(l *Lease, sent time.Time, ttl time.Duration) {
 	}
 }
 
-// Guard is Start for a caller that has something more urgent to do than to wake the goroutine, which takes longer than all else here:
-// sooner says that l is due before the goroutine looks again, and that the caller calls Hurry in a moment.
+// Guard is Start for a caller that has something more urgent to do than to wake the goroutine, which takes longer than all else here.
+// If sooner is true, l is due before the goroutine looks again: the caller then calls Hurry in a moment.
 func (w *Watchdog) Guard(l *Lease, sent time.Time, ttl time.Duration) (sooner bool) {
 	l.index = -1
 	asked := monotonic.Of(sent)
@@ -134,7 +134,7 @@ func (w *Watchdog) Guard(l *Lease, sent time.Time, ttl time.Duration) (sooner bo
 	defer w.mu.Unlock()
 	l.stage, l.anew = stageIdle, false
 	l.confirm(asked, ttl)
-	// A Recheck after First(d) finds every lease that was started before that, and those that were asked for before.
+	// A Recheck finds the leases that were started before it. This one was only asked for before: the server may have lost it since.
 	if asked.Before(w.recheck) {
 		l.again(l.Began())
 	} else if first := w.first; first > 0 && !l.Unwatched {
@@ -234,7 +234,8 @@ func (w *Watchdog) change(l *Lease, f func()) {
 // for a caller that has reason to think that the server may have lost them.
 func (w *Watchdog) Recheck() { w.RecheckOf(func(string) bool { return true }) }
 
-// RecheckOf is Recheck for the leases of some keys. Every lease that is started later counts as one of them.
+// RecheckOf is Recheck for the leases of some keys. A lease that is started later, but was asked for before, is renewed at once whatever its
+// key is.
 func (w *Watchdog) RecheckOf(some func(key string) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,14 +272,6 @@ func (w *Watchdog) Leases(most int) (some []*Lease, rest int) {
 		some[i] = w.queue.at(i)
 	}
 	return some, w.queue.size - n
-}
-
-// again makes a request about l due now, also during a request: the answer to that may be older. The caller holds Watchdog.mu.
-func (l *Lease) again(now monotonic.Time) {
-	l.next, l.anew = now, l.stage == stageSent
-	if !l.renews() {
-		l.look = now
-	}
 }
 
 const (
