@@ -90,7 +90,7 @@ func (r *Fair) Shuts() {
 	if r.Grant != nil {
 		r.dismiss(r.First())
 	}
-	r.empty(0)
+	r.withdrawSpares(0)
 }
 
 // EachWaiting calls f for the waiters: each waits apart from the queue.

@@ -40,14 +40,14 @@ func (r *Fair) keep(tk *FairTicket, w *resource.Waiter) {
 func (r *Fair) expireSpares() {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	r.empty(spareFor)
+	r.withdrawSpares(spareFor)
 	if len(r.spare) > 0 {
 		r.spareTimer.Reset(spareFor)
 	}
 }
 
-// empty withdraws the tickets that have been spare for d.
-func (r *Fair) empty(d time.Duration) {
+// withdrawSpares withdraws the tickets that have been spare for d.
+func (r *Fair) withdrawSpares(d time.Duration) {
 	r.spare = slices.DeleteFunc(r.spare, func(tk *FairTicket) bool {
 		if time.Since(tk.since) < d {
 			return false
@@ -109,10 +109,4 @@ func (r *Fair) inherit(tk *FairTicket) bool {
 	r.keep(successor, w)
 	r.waits(tk, w, successor.Asked)
 	return true
-}
-
-// waits has w, which has asked before or not, wait with tk.
-func (r *Fair) waits(tk *FairTicket, w *resource.Waiter, asked bool) {
-	w.For.Ticket, tk.Own.Waiter, tk.Asked = &tk.Ticket, w, asked
-	r.Tickets[tk.Number] = tk
 }

@@ -48,6 +48,12 @@ func FairTicketFrom(tk *resource.Ticket) *FairTicket {
 	return tk.Extra.Of.(*FairTicket) //nolint:forcetypeassert // each ticket to a fair mutex is one
 }
 
+// waits has w wait with tk. asked says whether w has asked before, with another ticket.
+func (r *Fair) waits(tk *FairTicket, w *resource.Waiter, asked bool) {
+	w.For.Ticket, tk.Own.Waiter, tk.Asked = &tk.Ticket, w, asked
+	r.Tickets[tk.Number] = tk
+}
+
 // Acquire returns the request for a ticket. A process that would not hear of a grant gets the lock only when it asks.
 func (r *Fair) Acquire(op *resource.AcquireOp) protocol.Command {
 	tk, t, w := FairTicketFrom(op.Ticket), op.Terms, op.Waiter
