@@ -184,7 +184,7 @@ func (h *Hub) assign(name string, ch *channel) {
 	}
 	l := h.lanes[to]
 	if l == nil {
-		l = &lane{h: h, name: to, poke: make(chan struct{}, 1), renew: make(chan struct{}, 1), channels: map[string]*channel{}}
+		l = &lane{h: h, name: to, poke: make(chan struct{}, 1), replace: make(chan struct{}, 1), channels: map[string]*channel{}}
 		h.lanes[to] = l
 		h.loops.Go(l.loop)
 	}
@@ -298,7 +298,7 @@ func (h *Hub) Reconnect() {
 	}
 	for _, l := range h.lanes {
 		select {
-		case l.renew <- struct{}{}:
+		case l.replace <- struct{}{}:
 		default:
 		}
 		if l.conn != nil {

@@ -10,10 +10,10 @@ import (
 
 // A lane is a connection and the channels that it is to carry.
 type lane struct {
-	h     *Hub
-	name  string
-	poke  chan struct{} // one token: the wanted channels may have changed
-	renew chan struct{} // one token: the connection is to be replaced
+	h       *Hub
+	name    string
+	poke    chan struct{} // one token: the wanted channels may have changed
+	replace chan struct{} // one token: the connection is to be replaced
 
 	// Guarded by Hub.mu.
 	channels map[string]*channel
@@ -30,39 +30,28 @@ func (l *lane) wake() {
 	}
 }
 
-// loop connects, keeps the subscriptions as wanted, and starts over when the connection
-// breaks.
+// loop connects, keeps the subscriptions as wanted, and starts over when the connection breaks.
 func (l *lane) loop() {
 	h := l.h
 	for failures := 0; l.await(); {
 		select {
-		case <-l.renew: // it will be a new one
+		case <-l.replace: // it will be a new one
 		default:
 		}
 		heard := &sink{lane: l}
 		conn, broken, err := h.cfg.Dial(l.name, heard)
 		if err == nil {
-			h.mu.Lock()
-			l.conn = conn
-			h.mu.Unlock()
+			l.setConn(conn)
 			if l.serve(conn, broken) {
 				failures = 0
 			}
 			heard.over.Store(true)
-			h.mu.Lock()
-			l.conn = nil
-			h.mu.Unlock()
+			l.setConn(nil)
 			h.closers.Go(conn.Close)
 		} else {
 			l.failed(err)
 		}
-		h.mu.Lock()
-		l.leaving = nil
-		for _, ch := range l.channels {
-			ch.to(off)
-			ch.again, ch.early = true, nil
-		}
-		h.mu.Unlock()
+		l.unsubscribed()
 		switch spread := l.resting(); {
 		case spread > 0:
 			// A server that fails ends the connections of all clients at the same moment, and without a pause they would all come back
@@ -70,7 +59,7 @@ func (l *lane) loop() {
 			if !l.sleep(rand.N(spread), l.poke) { //nolint:gosec // it spreads load
 				return
 			}
-		case failures > 0 && !l.sleep(h.backoff(failures), l.renew):
+		case failures > 0 && !l.sleep(h.backoff(failures), l.replace):
 			return
 		}
 		failures++
@@ -80,6 +69,24 @@ func (l *lane) loop() {
 		default:
 		}
 		l.reassign()
+	}
+}
+
+// setConn records the connection of the lane; nil for none.
+func (l *lane) setConn(conn Conn) {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	l.conn = conn
+}
+
+// unsubscribed records that the lane has no connection, and so no channel is subscribed any more.
+func (l *lane) unsubscribed() {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	l.leaving = nil
+	for _, ch := range l.channels {
+		ch.to(off)
+		ch.again, ch.early = true, nil
 	}
 }
 
@@ -208,7 +215,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 			}
 		}
 		if refused { // other channels wait as long
-			if !l.sleep(h.backoff(refusals), l.renew) {
+			if !l.sleep(h.backoff(refusals), l.replace) {
 				return worked
 			}
 			continue
@@ -219,7 +226,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 			return worked
 		case err := <-broken:
 			select {
-			case <-l.renew: // the hub has closed it
+			case <-l.replace: // the hub has closed it
 				return true
 			default:
 			}
@@ -227,7 +234,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 				h.cfg.OnBroken(err)
 			}
 			return worked
-		case <-l.renew:
+		case <-l.replace:
 			return true
 		case <-l.poke:
 		case <-timer.C:
