@@ -8,14 +8,14 @@ import (
 
 // An Event is a message of a contest to a waiter.
 type Event struct {
-	Kind    EventKind
-	Recheck bool          // Reason: nothing was heard for long, so a message may have been lost; there is no hurry
-	Final   bool          // Failed: asking again would not tell the outcome of this request
-	Foreign bool          // Refused: the holder is no process of this library
-	InLine  bool          // Refused: a release by a process of this library finds the waiter
-	Behind  bool          // Refused: another waiter of this process is before this one
-	Err     error         // Failed, Broken: the error
-	TTL     time.Duration // Refused: the rest of the holder's lease; negative for ever
+	Kind     EventKind
+	Recheck  bool          // Reason: nothing was heard for long, so a message may have been lost; there is no hurry
+	Final    bool          // Failed: asking again would not tell the outcome of this request
+	Foreign  bool          // Refused: the holder is no process of this library
+	InLine   bool          // Refused: a release by a process of this library finds the waiter
+	NotFirst bool          // Refused: another waiter of this process has waited for longer, in the same queue of Redis
+	Err      error         // Failed, Broken: the error
+	TTL      time.Duration // Refused: the rest of the holder's lease; negative for ever
 }
 
 // An EventKind says what an event is about.

@@ -189,7 +189,7 @@ func Configure(c *core.Client, base, call []Option) (Config, error) {
 	if c.Made() == nil {
 		return Config{}, core.ErrNoClient
 	}
-	if len(base)+len(call) == 0 {
+	if len(base)+len(call) == 0 { // as below, but not on the heap, since no option can keep it
 		return Config{Wait: UntilDone, Linger: c.Settings.Linger, Terms: engine.Terms{TTL: c.Settings.Watchdog, Renew: true}}, nil
 	}
 	cfg := Config{Wait: UntilDone, Linger: c.Settings.Linger, Terms: engine.Terms{TTL: c.Settings.Watchdog, Renew: true}}

@@ -128,7 +128,7 @@ func (r *Fair) Refused(op *resource.AcquireOp, sent time.Time, reply protocol.Ve
 	}
 	ev.Foreign = reply.Foreign || !first
 	for n, other := range r.Tickets { // another one waits for longer
-		ev.Behind = ev.Behind || n < tk.Number && other.Standing
+		ev.NotFirst = ev.NotFirst || n < tk.Number && other.Standing
 	}
 	return ev
 }

@@ -355,7 +355,7 @@ func (s *wait) refused(ev engine.Event, cfg *leases.Config, waiting func()) erro
 		}
 	}
 	longest := engine.LookAgain
-	if _, ok := s.q.(queueing); ok && !ev.Behind && !s.c.Net.TracksChanges() { // it is in a wait queue there
+	if _, ok := s.q.(queueing); ok && !ev.NotFirst && !s.c.Net.TracksChanges() { // it is in a wait queue there
 		longest = engine.LookAgainBlind
 	}
 	s.closing = nil // the end of the client comes as an event
