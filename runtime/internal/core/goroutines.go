@@ -24,8 +24,8 @@ func (c *Client) Spawn(f func()) {
 	c.start(f)
 }
 
-// Aside runs f on a goroutine that Close does not wait for.
-func (c *Client) Aside(f func()) {
+// Detach runs f on a goroutine that Close does not wait for.
+func (c *Client) Detach(f func()) {
 	c.start(func() {
 		f()
 		c.Returned()

@@ -85,7 +85,7 @@ type Config struct {
 
 	Hear    func()          // has the process listen to its channel
 	Spawn   func(f func())  // runs f on a goroutine that ends before the process is closed
-	Aside   func(f func())  // runs f on a goroutine that may end later
+	Detach  func(f func())  // runs f on a goroutine that may end later
 	Closing <-chan struct{} // closed when the process grants nothing any more
 
 	OpTimeout time.Duration

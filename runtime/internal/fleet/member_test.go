@@ -151,7 +151,7 @@ func (s *server) join(tb testing.TB, id string) *process {
 	spawn := func(f func()) { go f() }
 	p.Member = New(Config{
 		UUID: id, Name: "orders", Net: s, Locks: p.world, Watchdog: p.watchdog, Hooks: &observe.Hooks{},
-		Logger: slog.New(slog.NewTextHandler(p.log, nil)), Hear: func() {}, Spawn: spawn, Aside: spawn, Closing: make(chan struct{}),
+		Logger: slog.New(slog.NewTextHandler(p.log, nil)), Hear: func() {}, Spawn: spawn, Detach: spawn, Closing: make(chan struct{}),
 		OpTimeout: time.Minute, Lease: 30 * time.Second, Interval: 5 * time.Second,
 	})
 	s.mu.Lock()

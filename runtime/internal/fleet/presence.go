@@ -112,7 +112,7 @@ func (p *presence) introduceSoon(at monotonic.Time) {
 	}
 	p.mu.Unlock()
 	if due {
-		p.cfg.Aside(p.introduce) // the end of the process does not wait for an answer that nobody needs
+		p.cfg.Detach(p.introduce) // the end of the process does not wait for an answer that nobody needs
 	}
 }
 

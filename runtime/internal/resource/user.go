@@ -20,7 +20,7 @@ type user struct{ of *Client }
 
 func (u user) Go(f func()) { u.of.Spawn(f) }
 
-func (u user) Aside(f func()) { u.of.Aside(f) }
+func (u user) Detach(f func()) { u.of.Detach(f) }
 
 func (u user) Leave() { u.of.Finished() }
 

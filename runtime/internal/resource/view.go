@@ -87,7 +87,7 @@ func newMember(c *Client) *fleet.Member {
 	cfg := fleet.Config{
 		UUID: c.Wire.UUID, Name: c.Settings.Name, Anonymous: c.Settings.Anonymous,
 		Net: c.Net, Locks: view{c}, Watchdog: c.Watchdog, Hooks: &c.Settings.Hooks, Later: c.Reports.Later, Logger: c.Settings.Logger,
-		Hear: func() { c.Hear() }, Spawn: c.Spawn, Aside: c.Aside, Closing: c.Closing,
+		Hear: func() { c.Hear() }, Spawn: c.Spawn, Detach: c.Detach, Closing: c.Closing,
 		OpTimeout: c.Settings.OpTimeout, Lease: c.Settings.Watchdog, Interval: c.Settings.DeadlockAfter,
 	}
 	if cfg.Interval <= 0 {

@@ -11,9 +11,9 @@ import (
 type User interface {
 	// Go runs f on a goroutine that ends before the client is closed.
 	Go(f func())
-	// Aside runs f on a goroutine that may end later: it waits for an answer that nobody needs.
-	Aside(f func())
-	// Leave makes a goroutine of Go one of Aside, which calls Return when its function ends.
+	// Detach runs f on a goroutine that may end later: it waits for an answer that nobody needs.
+	Detach(f func())
+	// Leave makes a goroutine of Go one of Detach, which calls Return when its function ends.
 	Leave()
 	Return()
 	// Busy reports whether the client holds anything or waits for anything.

@@ -168,7 +168,7 @@ func (x *timely) run() (reply Reply, again bool) {
 		x.way = x.net.way(x.cmd)
 	}
 	x.net.lateness.add(x)
-	x.net.cfg.User.Aside(x.begin)
+	x.net.cfg.User.Detach(x.begin)
 	return x.await()
 }
 
@@ -257,7 +257,7 @@ func (x *timely) send(cmd protocol.Command, how func(protocol.Command) Reply) {
 	if x.round {
 		cmd = protocol.SentAgain(cmd)
 	}
-	x.net.cfg.User.Aside(func() { replies <- timelyReply{Reply: how(cmd)} })
+	x.net.cfg.User.Detach(func() { replies <- timelyReply{Reply: how(cmd)} })
 }
 
 // lateness looks at what is under way from time to time, and has sent again what is late. The zero value is ready.

@@ -28,7 +28,7 @@ type fake struct {
 }
 
 func (f *fake) Go(g func())                    { f.wg.Go(g) }
-func (f *fake) Aside(g func())                 { f.wg.Go(g) }
+func (f *fake) Detach(g func())                { f.wg.Go(g) }
 func (*fake) Leave()                           {}
 func (*fake) Return()                          {}
 func (*fake) Busy() bool                       { return true }
