@@ -15,7 +15,7 @@ type Event struct {
 	InLine   bool          // Refused: a release by a process of this library finds the waiter
 	NotFirst bool          // Refused: another waiter of this process has waited for longer, in the same queue of Redis
 	Err      error         // Failed, Broken: the error
-	TTL      time.Duration // Refused: the rest of the holder's lease; negative for ever
+	TTL      time.Duration // Refused: after how long to ask again, as the rest of the holder's lease; negative if that is not known
 }
 
 // An EventKind says what an event is about.
