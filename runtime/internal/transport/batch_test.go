@@ -62,7 +62,7 @@ func TestBatcher_GoesRoundAMuteConnection(t *testing.T) {
 				proxy, net, process, key := x.proxy, x.net, &x.process, x.key
 				net.Bound(time.Hour)
 				if way.own {
-					net.MarkShared()
+					net.markShared()
 					madeDirect(t, net)
 				}
 				net.spoke.Store(int64(monotonic.Now().Add(time.Hour))) // a moment ago, however slow the machine is
@@ -116,7 +116,7 @@ func TestBatcher_AvoidsAMuteConnection(t *testing.T) {
 			net, process, key := x.net, &x.process, x.key
 			net.Bound(time.Hour)
 			if pipelined {
-				net.MarkShared()
+				net.markShared()
 			}
 			b, taken := net.Batcher(process.Takes(), true), make(chan error, 1)
 			take := func(n uint64, inline bool) {
@@ -156,7 +156,7 @@ func TestBatcher_ALoneCallerOnAPipelinedConnection(t *testing.T) {
 			pipelines, end := context.WithCancel(t.Context())
 			defer end()
 			if own {
-				net.MarkShared()
+				net.markShared()
 				madeDirect(t, net)
 				conn := net.direct.idle.Load().conn
 				require.NoError(t, conn.Do(pipelines, conn.B().Ping().Build()).Error())
@@ -191,7 +191,7 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 	defer x.end()
 	net := x.net
 	net.Bound(time.Hour)
-	net.MarkShared()
+	net.markShared()
 	madeDirect(t, net)
 	net.spoke.Store(int64(monotonic.Now().Add(time.Hour)))
 	net.direct.met.Store(0)

@@ -19,7 +19,7 @@ import (
 // briefly returns a context for a request that rueidis would repeat again and again while the server is away. It has no
 // deadline, which would apply to the shared connection.
 func (t *Transport) briefly() (context.Context, context.CancelFunc) {
-	t.MarkShared()
+	t.markShared()
 	ctx, cancel := context.WithCancel(context.Background())
 	timer := time.AfterFunc(t.cfg.OpTimeout/2, cancel)
 	return ctx, func() {

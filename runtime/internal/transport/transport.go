@@ -163,9 +163,9 @@ func (t *Transport) SameServer(name string) func(key string) bool {
 	return func(key string) bool { return t.cluster.nodeOf(key) == addr }
 }
 
-// MarkShared notes that the client of rueidis is used by others than the transport, so that its connection may be pipelined from
+// markShared notes that the client of rueidis is used by others than the transport, so that its connection may be pipelined from
 // now on.
-func (t *Transport) MarkShared() { t.pipelined.Store(true) }
+func (t *Transport) markShared() { t.pipelined.Store(true) }
 
 // Listen calls event for each message on a channel, until the listener is closed. event does not block. Each channel is
 // subscribed once, however many listeners it has.
