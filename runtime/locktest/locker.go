@@ -2,6 +2,7 @@ package locktest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -274,7 +275,7 @@ type process struct {
 
 // process starts a process that must leave nothing behind.
 func (s *suite) process() *process {
-	return s.processAt(s.url, lockrt.Options{OpTimeout: s.patience / 2}) // a busy machine may answer late
+	return s.processAt(s.url, lockrt.Options{})
 }
 
 func (s *suite) processAt(url string, opts lockrt.Options) *process {
@@ -296,6 +297,7 @@ func (s *suite) mortal() *process {
 func (s *suite) newProcess(opts lockrt.Options, open func(lockrt.Options) *lockrt.Client) *process {
 	p := &process{s: s, waiting: make(chan struct{}, 10000)}
 	opts.Hooks.Waiting = func(context.Context, lockrt.AcquireEvent) { p.waiting <- struct{}{} }
+	opts.OpTimeout = cmp.Or(opts.OpTimeout, s.patience/2) // a busy machine may answer late
 	p.client = open(opts)
 	p.lock = s.make(p.client, s.key)
 	return p

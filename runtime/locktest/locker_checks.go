@@ -222,7 +222,7 @@ func (s *suite) contextDoneAtTheGrant() {
 
 func (s *suite) closes() {
 	one, two := s.mortal(), s.process()
-	l := one.hold(lockrt.WithWatchdog(6 * time.Second))
+	l := one.hold(lockrt.WithWatchdog(s.patience / 2))
 	here, there := one.later(s.ctx(), unexpiring), two.later(s.ctx(), unexpiring)
 	s.ok(one.client.Close(), "close")
 	s.is(receive(s, here, "the waiter whose client is closed").err, "the waiter whose client is closed", lockrt.ErrClosed)
