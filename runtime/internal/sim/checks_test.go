@@ -16,6 +16,9 @@ import (
 func (v *watch) observe(s *server, e *event) {
 	var bad []string
 	v.mu.Lock()
+	if d, ok := denialOf(e); ok {
+		v.denials = append(v.denials, d)
+	}
 	for _, key := range slices.Sorted(maps.Keys(v.trusted)) {
 		bad = append(bad, v.exclusive(key)...)
 		if v.w.plan.single() {

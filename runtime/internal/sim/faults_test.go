@@ -231,19 +231,21 @@ var faults = []*fault{
 	{name: "no permission in the middle of a script", make: func(p *plan, r *rand.Rand) (begin, end func(*world)) {
 		where := somewhere(p, r)
 		return func(w *world) {
-				s := where(w)
-				s.refusals["noperm middle"] = func(cmd string, nested, _ bool) string {
-					if cmd == "PEXPIRE" && nested && s.now != nil && s.now.script != "" { // Java programs have another user
-						return "NOPERM this user has no permissions to run the 'pexpire' command"
-					}
-					return ""
-				}
+				where(w).refusals["noperm middle"] = where(w).deniesExpiry
 			}, func(w *world) {
 				delete(where(w).refusals, "noperm middle")
 			}
 	}},
 	{name: "key deleted", forgets: true, tampers: true, make: atServer(func(w *world, s *server) { w.tamper(s, "DEL", "key0") })},
 	{name: "key cut short", forgets: true, tampers: true, make: atServer(func(w *world, s *server) { w.tamper(s, "PEXPIRE", "key0", "100") })},
+}
+
+// deniesExpiry refuses scripts of this library the command PEXPIRE. Java programs have another user.
+func (s *server) deniesExpiry(cmd string, nested, _ bool) string {
+	if cmd == "PEXPIRE" && nested && s.now != nil && s.now.script != "" {
+		return "NOPERM this user has no permissions to run the 'pexpire' command"
+	}
+	return ""
 }
 
 // tamper has somebody else do a command, at once. The caller holds w.mu.

@@ -320,21 +320,8 @@ func (g *worker) under(call *call, l held, a acquisition) {
 		}
 		switch {
 		case a.enter != nil && g.chance(10):
-			inner, err := a.enter(l.Context())
-			if err != nil {
-				if l.Err() == nil && l.Context().Err() == nil && !g.p.leaving() {
-					w.fail("%s: entering again: %v", call, err)
-				}
+			if !g.again(call, l, a) {
 				return
-			}
-			if inner.Token() != l.Token() {
-				w.fail("%s: token %d on entering again, %d before", call, inner.Token(), l.Token())
-			}
-			if !g.pause(g.upTo(5 * time.Millisecond)) {
-				return
-			}
-			if err := inner.Unlock(g.p.ctx); err != nil && l.Err() == nil && !w.watch.shaky() {
-				w.fail("%s: leaving again: %v", call, err)
 			}
 		case !a.bare && g.chance(10):
 			for_ := 100*time.Millisecond + g.upTo(2*w.plan.watchdog)
@@ -344,6 +331,28 @@ func (g *worker) under(call *call, l held, a acquisition) {
 			w.watch.extended(call)
 		}
 	}
+}
+
+// again enters a lease once more and leaves it, and reports whether the worker goes on.
+func (g *worker) again(c *call, l held, a acquisition) bool {
+	w, began := g.p.w, g.p.w.watch.now()
+	inner, err := a.enter(l.Context())
+	if err != nil {
+		if l.Err() == nil && l.Context().Err() == nil && !g.p.leaving() && !w.watch.deniesEntry(c, ownerOf(c, l), began, err) {
+			w.fail("%s: entering again: %v", c, err)
+		}
+		return false
+	}
+	if inner.Token() != l.Token() {
+		w.fail("%s: token %d on entering again, %d before", c, inner.Token(), l.Token())
+	}
+	if !g.pause(g.upTo(5 * time.Millisecond)) {
+		return false
+	}
+	if err := inner.Unlock(g.p.ctx); err != nil && l.Err() == nil && !w.watch.shaky() {
+		w.fail("%s: leaving again: %v", c, err)
+	}
+	return true
 }
 
 func (g *worker) key() string { return fmt.Sprintf("key%d", g.rng.IntN(g.p.w.plan.keys)) }

@@ -65,6 +65,7 @@ type watch struct {
 	largest map[string]int64 // token, by key
 	free    map[string]*freedom
 	longest time.Duration // that a free key was waited for in quiet
+	denials []denial
 
 	unwanted map[string]time.Duration // since when a process has a key that none of its calls wants, by both
 
