@@ -128,6 +128,7 @@ func (f *javaFair) away(is bool) {
 	w, who := f.h.j.p.w, [2]string{f.h.key, f.h.j.owner}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	delete(w.served, who)
 	if !is {
 		delete(w.away, who)
 		return
@@ -140,15 +141,25 @@ func (f *javaFair) away(is bool) {
 	})
 }
 
+// gets notes that the thread has got the lock, and so does not ask for it any more.
+func (f *javaFair) gets() {
+	w := f.h.j.p.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.served[[2]string{f.h.key, f.h.j.owner}] = w.watch.now()
+}
+
 // waitsForAway returns for how long more a fair lock may stay free since the threads of Redisson that are next do not ask any more, and how
-// many they are. When such a thread leaves, no message goes to the next waiter: that one asks when the place was to end or, if it is a
+// many they are: a thread has left, or the server has forgotten since then that the thread got the lock, and has its place again. When such a thread leaves, no message goes to the next waiter: that one asks when the place was to end or, if it is a
 // thread too, when the lease was to end that it waited for.
 func (w *world) waitsForAway(m *miniredis.Miniredis, key string, queue []string) (d time.Duration, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	scores, _ := m.SortedSet("redisson_lock_timeout:{" + key + "}")
 	for _, owner := range queue {
-		if !w.away[[2]string{key, owner}] {
+		who := [2]string{key, owner}
+		got, served := w.served[who]
+		if !w.away[who] && !(served && w.watch.forgotten && w.watch.forgot > got) {
 			break
 		}
 		n++

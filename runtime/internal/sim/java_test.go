@@ -142,6 +142,9 @@ func (h *javaHeld) take(lease time.Duration) error {
 		pause := 200 * time.Millisecond
 		switch ttl, _ := strconv.Atoi(said); {
 		case err == nil && said == "":
+			if h.fair != nil {
+				h.fair.gets()
+			}
 			h.until.Store(int64(sent.Add(lease).Sub(j.p.w.began)))
 			return nil
 		case h.fair != nil && h.fair.once:

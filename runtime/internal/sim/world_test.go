@@ -40,8 +40,9 @@ type world struct {
 	done     map[string]int // faults and commands, by name
 	log      []string
 	events   int
-	away     map[[2]string]bool         // the key and the owner of each thread of Redisson that does not wait any more, and may be in the queue
-	scripts  map[[2]int][]time.Duration // when a process had a server run some, of late
+	away     map[[2]string]bool          // the key and the owner of each thread of Redisson that does not wait any more, and may be in the queue
+	served   map[[2]string]time.Duration // when each thread of Redisson that does not wait any more got the lock, by the same
+	scripts  map[[2]int][]time.Duration  // when a process had a server run some, of late
 	observes []observer
 	failures []string
 	stop     context.CancelFunc // ends the work of all, after a failure
@@ -93,7 +94,7 @@ func run(t *testing.T, seed uint64, only string) (o outcome) {
 const wallLimit = 5 * time.Minute
 
 func newWorld(t *testing.T, seed uint64, only string) *world {
-	w := &world{t: t, seed: seed, began: time.Now(), changed: make(chan struct{}), done: map[string]int{}, away: map[[2]string]bool{}, scripts: map[[2]int][]time.Duration{}, net: newNetwork()}
+	w := &world{t: t, seed: seed, began: time.Now(), changed: make(chan struct{}), done: map[string]int{}, away: map[[2]string]bool{}, served: map[[2]string]time.Duration{}, scripts: map[[2]int][]time.Duration{}, net: newNetwork()}
 	w.plan = newPlan(w.random("plan"), w.random("redisson"), w.random("linger"), w.random("cluster"), w.random("singly"), only)
 	w.watch = newWatch(w)
 	for i := range w.latches {
