@@ -7,8 +7,8 @@ import (
 )
 
 // The pace of messages. In the long run a process sends Rate of them in an interval at most; after a quiet time it may send Burst at
-// once. Those that end a search count, and are sent even if there were too many with probes. Those that repeat what was said wait for
-// a quiet time.
+// once. Those that end a search count, and Burst of them are sent even if there were too many: then the process sends no probe until that is
+// made up for, which is the reason why a circle is found late where very many calls wait. Those that repeat what was said wait for a quiet time.
 const (
 	Rate  = 10
 	Burst = 40
