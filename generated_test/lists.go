@@ -49,6 +49,13 @@ type Lists interface {
 	//lockgen:lock key=gen:{{tenant}}:sku:{lines...} max=3
 	Reserve(ctx context.Context, tenant string, lines []*Line) error
 
+	// Pack takes orders, and then the place where they are packed.
+	//
+	//lockgen:lock key=gen:order:{ids...}
+	//lockgen:lock key=gen:place:{place}
+	//lockgen:lock key=gen:place:{place}/{ids...}
+	Pack(ctx context.Context, place string, ids ...OrderID) error
+
 	// Touch takes all elements, or no lock if there are none.
 	//
 	//lockgen:lock key=gen:uuid:{ids...} empty=allow

@@ -32,6 +32,7 @@ func NewLockedLists(next Lists, locks *lockrt.Client, opts ...lockrt.LockOption)
 var (
 	lockListsMerge   = gen.Spec{Name: "generatedtest.Lists.Merge", Template: "gen:order:{ids...}", Wait: 0, Watchdog: 10 * time.Second}
 	lockListsReserve = gen.Spec{Name: "generatedtest.Lists.Reserve", Template: "gen:{{tenant}}, gen:{{tenant}}:sku:{lines...}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
+	lockListsPack    = gen.Spec{Name: "generatedtest.Lists.Pack", Template: "gen:order:{ids...}, gen:place:{place}, gen:place:{place}/{ids...}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockListsTouch   = gen.Spec{Name: "generatedtest.Lists.Touch", Template: "gen:uuid:{ids...}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second, Empty: true}
 	lockListsBind    = gen.Spec{Name: "generatedtest.Lists.Bind", Template: "gen:{id}:{hash}:{addr}:{tag}", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
 	lockListsAsk     = gen.Spec{Name: "generatedtest.Lists.Ask", Template: "@askKey, @pathKey", Wait: lockrt.UntilDone, Watchdog: 10 * time.Second}
@@ -67,6 +68,22 @@ func (s *LockedLists) Reserve(ctx context.Context, tenant string, lines []*Line)
 	}
 	defer held.Release(&err)
 	return s.next.Reserve(held.Context(), tenant, lines)
+}
+
+// Pack takes orders, and then the place where they are packed.
+//
+// It holds gen:order:{ids...}, gen:place:{place} and gen:place:{place}/{ids...}, one lock for each element.
+func (s *LockedLists) Pack(ctx context.Context, place string, ids ...OrderID) (err error) {
+	keys, err := ListsKeys{}.Pack(place, ids...)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockListsPack, keys...)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Pack(held.Context(), place, ids...)
 }
 
 // Touch takes all elements, or no lock if there are none.
@@ -170,6 +187,43 @@ func (ListsKeys) Reserve(tenant string, lines []*Line) ([]string, error) {
 		b = gen.AppendString(b, tenant)
 		b = append(b, "}:sku:"...)
 		b = gen.AppendString(b, lockKey)
+		keys = append(keys, string(b))
+	}
+	return keys, nil
+}
+
+// Pack builds gen:order:{ids...}, gen:place:{place} and gen:place:{place}/{ids...}.
+func (ListsKeys) Pack(place string, ids ...OrderID) ([]string, error) {
+	if len(ids) == 0 {
+		return nil, gen.EmptyKey("generatedtest.Lists.Pack", "ids")
+	}
+	if len(ids) > 64 {
+		return nil, gen.ManyKeys("generatedtest.Lists.Pack", "ids", len(ids), 64)
+	}
+	if place == "" {
+		return nil, gen.EmptyKey("generatedtest.Lists.Pack", "place")
+	}
+	keys := make([]string, 0, len(ids)+len(ids)+1)
+	b := make([]byte, 0, 64)
+	for i, id := range ids {
+		if id == "" {
+			return nil, gen.EmptyKey("generatedtest.Lists.Pack", gen.At("ids", i))
+		}
+		b = append(b[:0], "gen:order:"...)
+		b = gen.AppendString(b, id)
+		keys = append(keys, string(b))
+	}
+	b = append(b[:0], "gen:place:"...)
+	b = gen.AppendString(b, place)
+	keys = append(keys, string(b))
+	for i, id := range ids {
+		if id == "" {
+			return nil, gen.EmptyKey("generatedtest.Lists.Pack", gen.At("ids", i))
+		}
+		b = append(b[:0], "gen:place:"...)
+		b = gen.AppendString(b, place)
+		b = append(b, '/')
+		b = gen.AppendString(b, id)
 		keys = append(keys, string(b))
 	}
 	return keys, nil

@@ -20,6 +20,7 @@ type lists struct {
 func (l lists) Merge(ctx context.Context, _ ...gen.OrderID) error          { return l.do(ctx) }
 func (l lists) Reserve(ctx context.Context, _ string, _ []*gen.Line) error { return l.do(ctx) }
 func (l lists) Touch(ctx context.Context, _ []gen.UUID) error              { return l.do(ctx) }
+func (l lists) Pack(ctx context.Context, _ string, _ ...gen.OrderID) error { return l.do(ctx) }
 func (l lists) Bind(ctx context.Context, _ gen.UUID, _ []byte, _ netip.Addr, _ gen.Tag) error {
 	return l.do(ctx)
 }
@@ -43,6 +44,13 @@ func TestLists_LockEachElementOnce(t *testing.T) {
 	require.NoError(t, merging.Merge(patient(t), c, a, a, b))
 	require.Equal(t, 1, called)
 	freed(t, keys...)
+}
+
+func TestLists_KeyAfterList(t *testing.T) {
+	t.Parallel()
+	keys, err := gen.ListsKeys{}.Pack("p", "a", "b")
+	require.NoError(t, err)
+	require.Equal(t, []string{"gen:order:a", "gen:order:b", "gen:place:p", "gen:place:p/a", "gen:place:p/b"}, keys)
 }
 
 func TestLists_AllOrNone(t *testing.T) {

@@ -99,6 +99,7 @@ func (b *builder) build() {
 		}
 		if list := listOf(k); list != nil {
 			b.loop(i, k, list)
+			fresh = false
 			continue
 		}
 		b.write(k, fresh)
