@@ -185,10 +185,14 @@ func arguments(m *model.Method, fr *frame, held string) []jen.Code {
 
 // locked writes a method that holds locks around the call.
 func (f *file) locked(w *wrapper, m *model.Method) {
-	fr := f.newFrame(w.owner, m, append(builderNames(m), "nil")...)
+	reports := len(m.Results) > 0
+	needed := append(builderNames(m), "nil")
+	if !reports {
+		needed = append(needed, "error")
+	}
+	fr := f.newFrame(w.owner, m, needed...)
 	fr.nameResults(m.Results)
 	recv := fr.Pick("s")
-	reports := len(m.Results) > 0
 	errName := "err"
 	if reports {
 		errName = fr.results[len(fr.results)-1]
