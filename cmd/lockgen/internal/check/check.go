@@ -361,7 +361,7 @@ func (c *checker) wait(at token.Pos, owner, hint string, directives []*directive
 // begin checks what is the same for every annotated interface. It returns no object after saying why it is none.
 func (c *checker) begin(iface *directive.Interface) (*types.TypeName, *types.Interface, names) {
 	obj, typ := c.object(iface)
-	if obj != nil && !c.parameters(iface.Spec) {
+	if obj != nil && (!c.parameters(iface.Spec) || !c.constraintLengths(iface, obj)) {
 		return nil, nil, c.named[iface]
 	}
 	if obj != nil {

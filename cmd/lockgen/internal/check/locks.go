@@ -61,7 +61,7 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 		}
 	}
 	out := c.signature(iface, m)
-	if out == nil || !c.entitySignature(iface, m, out) {
+	if out == nil || !c.lengths(iface, m) || !c.entitySignature(iface, m, out) {
 		return nil
 	}
 	out.Lock = c.lock(iface, m, -1)

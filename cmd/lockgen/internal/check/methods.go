@@ -22,10 +22,15 @@ type method struct {
 
 // pos is where a mistake of the method is shown: at its name, or at the interface if it is from elsewhere.
 func (m *method) pos(iface *directive.Interface) (from, to token.Pos) {
+	at := m.ident(iface)
+	return at.Pos(), at.End()
+}
+
+func (m *method) ident(iface *directive.Interface) *ast.Ident {
 	if m.field != nil {
-		return m.field.Names[0].Pos(), m.field.Names[0].End()
+		return m.field.Names[0]
 	}
-	return iface.Spec.Name.Pos(), iface.Spec.Name.End()
+	return iface.Spec.Name
 }
 
 func (m *method) has(verb directive.Verb) bool {

@@ -35,6 +35,9 @@ func (c *checker) service(iface *directive.Interface) *model.Service {
 
 func (c *checker) serviceMethod(iface *directive.Interface, m *method) *model.Method {
 	out := c.signature(iface, m)
+	if out != nil && !c.lengths(iface, m) {
+		return nil
+	}
 	if !m.has(directive.Lock) {
 		if iface.Directive.RequireAll() && !m.has(directive.NoLock) && !c.wrong {
 			from, to := m.pos(iface)

@@ -59,6 +59,7 @@ func (c *checker) stream(iface *directive.Interface, m *method) (*model.Stream, 
 		c.list.Add(scope.Pos, scope.End, "scope=close is for an interface with Close() error, such as io.ReadCloser, and %s returns %s%s", name, c.typeName(typ), kind.advice())
 	default:
 		methods, ok := c.closer(iface, m, typ)
+		ok = ok && c.closerLengths(iface, m, at[0])
 		return &model.Stream{Result: at[0], Methods: methods}, ok
 	}
 	return nil, false

@@ -112,6 +112,9 @@ type Package struct {
 	Shared     []*directive.File        // of files that another package's outputs are made from: with tests, those without
 	Syntax     []*ast.File              // all
 	Others     bool                     // its directory has more files that may have directives: of its tests, or excluded from this run
+
+	// Elsewhere has the types that the package has with words of another size, and names an architecture with such words. It is nil if that is not known.
+	Elsewhere func() (pkg *types.Package, arch string)
 }
 
 // A File is a source file with directives.
@@ -367,26 +370,24 @@ func (l *loader) annotate(program *partial.Program, roots []*packages.Package, h
 		units = append(units, u)
 		l.result.Packages = append(l.result.Packages, p)
 	}
+	named := map[*packages.Package][]string{}
 	for i, u := range units {
-		for _, shared := range l.result.Packages[i].Shared {
-			for _, iface := range shared.Interfaces {
-				u.Reach(iface.Spec.Name.Name)
-			}
-		}
-		for _, file := range l.result.Packages[i].Files {
-			for _, iface := range file.Directives.Interfaces {
-				u.Reach(iface.Spec.Name.Name)
-			}
-			for name := range file.Directives.Functions() {
-				u.Reach(name)
-			}
+		named[u.Package] = l.result.Packages[i].named()
+		for _, name := range named[u.Package] {
+			u.Reach(name)
 		}
 	}
+	elsewhere := l.elsewhere(named)
 	fingerprints := newPrints(l.result.salt, l.sums)
 	for i, u := range units {
 		p := l.result.Packages[i]
 		p.Types, p.Abroad = u.Types(), program.Abroad
 		p.Info, p.Errors = u.Info, u.Errors
+		pkg := u.Package
+		p.Elsewhere = func() (*types.Package, string) {
+			program, arch := elsewhere()
+			return program.Unit(pkg).Types(), arch
+		}
 		if l.result.print != "" {
 			p.Print = fingerprints.of(u.Package)
 		}
