@@ -47,7 +47,13 @@ func (l *Layouts) write(out *bytes.Buffer, raw []byte) error {
 			}
 			out.Write(between[len(d.names)])
 		} else {
-			src, err := format.Source(decl)
+			// The doc comment is as gofmt has it already. Gofmt would take its first line for a comment behind a package clause, and drop an empty second line.
+			doc := len(decl) - len(code)
+			if bytes.HasPrefix(code, []byte("\n")) {
+				doc = 0 // what the file begins with
+			}
+			out.Write(decl[:doc])
+			src, err := format.Source(decl[doc:])
 			if err != nil {
 				return err
 			}

@@ -222,6 +222,7 @@ func (g *generator) method(b *strings.Builder, i int, context string) {
 	} else if !strings.HasSuffix(options, " min=1s") {
 		kinds = pick(g, [][]string{kinds, {" kind=permit permits=2"}, {" kind=red"}, {"", " kind=read", " kind=write", " kind=fair", " kind=permit permits=3", " kind=red"}})
 	}
+	b.WriteString(pick(g, []string{"", "", "\t// Does it:\n\t//\n\t//\tx()\n\t//\n", "\t/*\n\t   Does it:\n\n\t     - one\n\t*/\n", "\t// # Head\n\t//   - one\n\t//\n"}))
 	for _, key := range keys[g.IntN(len(keys)):] {
 		fmt.Fprintf(b, "\t//lockgen:lock key=%s%s%s\n", key, options, pick(g, kinds))
 	}
@@ -270,7 +271,7 @@ func (g *generator) param(n string) (typ string, paths []string) {
 	case 5:
 		return "*template.Template", nil
 	case 6:
-		return "map[string][]func(key, err int) (nil error)", nil
+		return pick(g, []string{"map[string][]func(key, err int) (nil error)", "struct{ err, key *Order }", "interface{ held(next int) (err error) }"}), nil
 	}
 	return "uint8", []string{"{" + n + "}"}
 }
