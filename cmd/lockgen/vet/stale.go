@@ -2,7 +2,9 @@ package vet
 
 import (
 	"go/ast"
+	"go/build"
 	"go/token"
+	"os"
 	"path/filepath"
 	"reflect"
 
@@ -18,7 +20,10 @@ import (
 // Stale finds outputs that are missing, that are not what the directives give now, or whose directives are gone, and
 // mistakes in directives. It generates in memory and compares, so the generator of this version must have written them.
 // Packages with cgo are left to lockgen -check, and so is what embeds an interface that another package declares by the
-// name of a third one's, if the compiler's output does not show that, and the defaults of another package in a file that needs a build tag.
+// name of a third one's, if the compiler's output does not show that.
+//
+// A driver of analyzers does not say which build tags it has, and the defaults of another package can stand in a file that needs one. Stale takes the tags
+// from its flag tags, which lockgen vet -tags sets, and without the flag from GOFLAGS: go vet -vettool=$(which lockgen) -tags=a -stale.tags=a ./...
 var Stale = &analysis.Analyzer{
 	Name:     "stale",
 	Doc:      "find generated locks that are not up to date, and mistakes in directives\n\nRun lockgen ./... to write them again.",
@@ -35,6 +40,12 @@ var Stale = &analysis.Analyzer{
 	},
 }
 
+var tags string
+
+func init() {
+	Stale.Flags.StringVar(&tags, "tags", "", "build tags of the packages, as for go vet; without them those in GOFLAGS")
+}
+
 // table is what the generator finds in a package, for the analyzers.
 var table = &analysis.Analyzer{
 	Name:       "lockgen",
@@ -43,8 +54,10 @@ var table = &analysis.Analyzer{
 	Run: func(pass *analysis.Pass) (any, error) {
 		f := &found{list: diag.New(pass.Fset)}
 		f.pkgs = load.Checked(f.list, pass.Pkg, pass.TypesInfo, pass.Files, pass.IgnoredFiles)
+		context := build.Default
+		context.BuildTags = load.Tags(tags, os.Getenv("GOFLAGS"))
 		for _, pkg := range f.pkgs {
-			f.outputs = append(f.outputs, check.Package(f.list, pkg)...)
+			f.outputs = append(f.outputs, check.Package(f.list, pkg, context)...)
 		}
 		return f, nil
 	},

@@ -84,10 +84,10 @@ func (r *Run) End() {
 	}
 }
 
-// Package checks one package alone. The directives of embeddable interfaces may be in other packages, and some types
+// Package checks one package alone, which is built for the context. The directives of embeddable interfaces may be in other packages, and some types
 // may be unknown.
-func Package(list *diag.List, pkg *load.Package) []Output {
-	r := NewRun(list, build.Default)
+func Package(list *diag.List, pkg *load.Package, context build.Context) []Output {
+	r := NewRun(list, context)
 	outputs := r.Package(pkg)
 	scope := pkg.Types.Scope()
 	for _, name := range scope.Names() {

@@ -3,6 +3,7 @@ package check_test
 import (
 	"errors"
 	"go/ast"
+	"go/build"
 	"go/importer"
 	"go/parser"
 	"go/token"
@@ -188,7 +189,7 @@ func (g *generation) file(t *testing.T, src string) {
 		}
 	}
 	pkg.Files = []*load.File{{Name: "a.go", Syntax: file, Directives: d, Imports: names, Wrong: list.Len() > 0}}
-	outputs := check.Package(list, pkg)
+	outputs := check.Package(list, pkg, build.Default)
 	var uses []check.Use
 	for _, out := range outputs {
 		uses = append(uses, out.Uses...)

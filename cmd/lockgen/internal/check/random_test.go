@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/ast"
+	"go/build"
 	"go/format"
 	"go/importer"
 	"go/parser"
@@ -49,7 +50,7 @@ func FuzzOutputCompiles(f *testing.F) {
 		src := (&generator{Rand: rand.New(rand.NewPCG(seed, 0))}).file()
 
 		list := diag.New(fset)
-		outputs := check.Package(list, loadSource(t, list, imports, src))
+		outputs := check.Package(list, loadSource(t, list, imports, src), build.Default)
 		require.Empty(t, list.Sorted(), src)
 		require.Len(t, outputs, 1, src)
 		out, err := templates.Render(outputs[0].Model)

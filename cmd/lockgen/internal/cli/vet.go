@@ -28,7 +28,7 @@ func goVet(c *Config, dir string, stdout, stderr io.Writer, flags ...string) (in
 	}
 	args := append([]string{"vet", "-vettool=" + self}, flags...)
 	if c.Tags != "" {
-		args = append(args, "-tags="+c.Tags)
+		args = append(args, "-tags="+c.Tags, "-stale.tags="+c.Tags)
 	}
 	cmd := exec.CommandContext(context.Background(), "go", append(args, c.Patterns...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, stdout, stderr

@@ -51,28 +51,30 @@ func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, err
 // later calls, which takes longer than to do without one.
 func (l *loader) environment() []string {
 	b := &l.result.Build
-	b.BuildTags = tagList(l.cfg.Tags)
 	cmd := exec.Command("go", "env", "GOCACHE", "GOOS", "GOARCH", "CGO_ENABLED", "GOFLAGS")
 	cmd.Dir = l.cfg.Dir
 	out, err := cmd.Output()
 	if err != nil {
+		b.BuildTags = Tags(l.cfg.Tags, "")
 		return nil // that of this program; packages.Load will say what is wrong
 	}
 	said := append(strings.Split(strings.ReplaceAll(string(out), "\r", ""), "\n"), "", "", "", "", "")
 	b.GOOS, b.GOARCH, b.CgoEnabled = said[1], said[2], said[3] == "1"
-	for flag := range strings.FieldsSeq(said[4]) {
-		if tags, ok := strings.CutPrefix("-"+strings.TrimLeft(flag, "-"), "-tags="); ok && l.cfg.Tags == "" {
-			b.BuildTags = tagList(tags)
-		}
-	}
+	b.BuildTags = Tags(l.cfg.Tags, said[4])
 	if _, err := os.Stat(filepath.Join(said[0], "README")); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return append(os.Environ(), "GODEBUG=goindex=0,"+os.Getenv("GODEBUG"))
 }
 
-// tagList splits the value of the flag -tags.
-func tagList(tags string) []string {
+// Tags lists the build tags of a run: those of its flag -tags, or if that is empty those that the variable GOFLAGS says.
+func Tags(flag, goflags string) []string {
+	tags := flag
+	for f := range strings.FieldsSeq(goflags) {
+		if of, ok := strings.CutPrefix("-"+strings.TrimLeft(f, "-"), "-tags="); ok && flag == "" {
+			tags = of
+		}
+	}
 	return strings.FieldsFunc(tags, func(c rune) bool { return c == ',' || c == ' ' })
 }
 
