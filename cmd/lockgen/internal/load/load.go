@@ -349,7 +349,7 @@ func (l *loader) annotate(program *partial.Program, roots []*packages.Package, h
 		u.Parse()
 		for _, name := range u.Names {
 			if broken := u.Broken[name]; broken != nil && !hits[name] {
-				l.result.Notes = append(l.result.Notes, fmt.Sprintf("%s:%d: %s", diag.Relative(l.cfg.Dir, name), broken[0].Pos.Line, broken[0].Msg))
+				l.result.Notes = append(l.result.Notes, fmt.Sprintf("%s:%d: %s", diag.Relative(l.cfg.Dir, name), broken[0].Pos.Line, oneLine(broken[0].Msg)))
 			}
 		}
 		slices.Sort(names)
@@ -404,7 +404,7 @@ func (l *loader) collect(p *Package, u *partial.Unit, name string) {
 		// The directives of such a file are unreliable, unlike its declarations that others
 		// mention.
 		for _, e := range broken {
-			l.list.AddAt(e.Pos, 1, "%s", e.Msg)
+			l.list.AddAt(e.Pos, 1, "%s", oneLine(e.Msg))
 		}
 		return
 	}
@@ -418,4 +418,13 @@ func (l *loader) collect(p *Package, u *partial.Unit, name string) {
 		return
 	}
 	p.Files = append(p.Files, &File{Name: name, Syntax: u.Files[i], Directives: d, Imports: u.Imports(u.Files[i]), Wrong: l.list.Len() > before})
+}
+
+// oneLine is the first line of a message of the parser, which has all of a literal in it.
+func oneLine(message string) string {
+	first, _, more := strings.Cut(message, "\n")
+	if more {
+		first += "..."
+	}
+	return first
 }
