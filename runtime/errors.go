@@ -7,8 +7,9 @@ import (
 
 // Errors to test for with [errors.Is]. ErrNotAcquired means that another holder has the lock: a goroutine of this
 // process, or, by the last answer of Redis, another process. ErrUnavailable means that Redis has not answered since, so
-// that the holder is unknown; no error matches both. An error of the context also matches its cause, and an error
-// of the network matches that of rueidis.
+// that the holder is unknown; no error matches both. The error of Do, or of a generated method, matches one of them only if
+// the work was not begun, or returned it: a lease or a permit whose release has no answer does not match ErrUnavailable.
+// An error of the context also matches its cause, and an error of the network matches that of rueidis.
 var (
 	ErrNotAcquired = failure.ErrNotAcquired // others have the lock
 	ErrUnavailable = failure.ErrUnavailable // Redis does not answer; with its last error

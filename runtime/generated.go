@@ -31,7 +31,7 @@ var _ = bridge.Lend(bridge.Functions{
 	Warn:      func(l *Lease, name string, err error) { (*leases.Lease)(l).Warn(name, err) },
 	Ended:     failure.Ended,
 	Profiled:  leases.Profiled,
-	AfterLoss: failure.AfterLoss,
+	AfterWork: failure.AfterWork,
 	Explain:   explain,
 })
 

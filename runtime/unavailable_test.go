@@ -368,3 +368,84 @@ func TestUnavailable_CutWhileDialled(t *testing.T) {
 		})
 	}
 }
+
+// doing returns how a process with a client for each of three servers works under key.
+var doing = map[string]func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error{
+	"Mutex":     doingBy(func(c []*lockrt.Client, key string) lockrt.Locker { return c[0].Mutex(key) }),
+	"FairMutex": doingBy(func(c []*lockrt.Client, key string) lockrt.Locker { return c[0].FairMutex(key) }),
+	"writer":    doingBy(func(c []*lockrt.Client, key string) lockrt.Locker { return c[0].RWMutex(key) }),
+	"reader":    doingBy(func(c []*lockrt.Client, key string) lockrt.Locker { return c[0].RWMutex(key).RLocker() }),
+	"permit's Locker": doingBy(func(c []*lockrt.Client, key string) lockrt.Locker {
+		return lockrt.PermitLocker(c[0].PermitSemaphore(key, 1))
+	}),
+	"MultiLock": doingBy(func(c []*lockrt.Client, key string) lockrt.Locker {
+		return lockrt.NewMultiLock(c[0].Mutex(key+":1"), lockrt.PermitLocker(c[0].PermitSemaphore(key, 1)))
+	}),
+	"RedLock": doingBy(func(c []*lockrt.Client, key string) lockrt.Locker { return lockrt.NewRedLock(key, c) }),
+	"permit": func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error {
+		return func(ctx context.Context, work func()) error {
+			return c[0].PermitSemaphore(key, 1).Do(ctx, func(context.Context, *lockrt.Permit) error { work(); return nil })
+		}
+	},
+	"Semaphore": func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error {
+		return func(ctx context.Context, work func()) error {
+			return c[0].Semaphore(key, 1).Do(ctx, 1, func(context.Context) error { work(); return nil })
+		}
+	},
+	"generated": func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error {
+		return func(ctx context.Context, work func()) (err error) {
+			hold, err := gen.With(c[0]).Acquire(ctx, &gen.Spec{Name: "n", Wait: lockrt.UntilDone, Min: time.Minute}, key)
+			if err == nil {
+				work()
+				hold.Release(&err)
+			}
+			return err
+		}
+	},
+}
+
+// doingBy is the way of a Locker in doing.
+func doingBy(of func(c []*lockrt.Client, key string) lockrt.Locker) func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error {
+	return func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error {
+		return func(ctx context.Context, work func()) error {
+			l, err := of(c, key).Lock(ctx)
+			if err == nil {
+				work()
+				err = l.Unlock(ctx)
+			}
+			return err
+		}
+	}
+}
+
+// TestUnavailable_NotAfterWork shows that work whose release has no answer does not end with ErrUnavailable: a caller that calls again after
+// an outage would do the work twice.
+func TestUnavailable_NotAfterWork(t *testing.T) {
+	t.Parallel()
+	for name, of := range doing {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := []site{{redistest.Shared(t), redistest.Proxy(t, redistest.Shared(t).Addr())}}
+			if name == "RedLock" {
+				all = sites(t, 3)
+			}
+			var clients []*lockrt.Client
+			for _, s := range all {
+				c, err := opened(t.Context(), s.proxy.URL(), lockrt.Options{OpTimeout: time.Second})
+				require.NoError(t, err)
+				t.Cleanup(func() { _ = c.Close() }) // its server is away
+				clients = append(clients, c)
+			}
+			worked := false
+			err := of(clients, redistest.Key(t, "k"))(patient(t), func() {
+				worked = true
+				for _, s := range all {
+					s.proxy.Blackhole(redistest.Both)
+				}
+			})
+			require.True(t, worked, err)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, lockrt.ErrUnavailable)
+		})
+	}
+}

@@ -58,7 +58,7 @@ func (h *Hold) Release(err *error) {
 		h.end()
 	}
 	if !h.lent {
-		*err = lent.AfterLoss(h.call, *err, h.release())
+		*err = lent.AfterWork(h.call, *err, h.release())
 	}
 }
 

@@ -23,7 +23,7 @@ func (h *Hold) Lend() *Hold {
 // stay locked, even after the end of the call's context.
 func (h *Hold) Close(closing func() error) (err error) {
 	if h.closed.CompareAndSwap(false, true) {
-		defer func() { err = lent.AfterLoss(h.call, err, h.release()) }()
+		defer func() { err = lent.AfterWork(h.call, err, h.release()) }()
 	}
 	return closing()
 }

@@ -17,7 +17,7 @@ type Functions struct {
 
 	Ended     func(ctx context.Context) error
 	Profiled  func(ctx context.Context, name string) (under context.Context, end func())
-	AfterLoss func(caller context.Context, err, more error) error
+	AfterWork func(caller context.Context, err, more error) error
 	Explain   func(name string, err error) error
 }
 

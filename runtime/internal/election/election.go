@@ -79,7 +79,7 @@ func term(ctx context.Context, candidate Candidate) (err error, again bool) { //
 			err = resigned
 		case errors.Is(resigned, failure.ErrReleased): // by its work
 		default:
-			err = failure.AfterLoss(ctx, err, resigned)
+			err = failure.AfterWork(ctx, err, resigned)
 		}
 	}()
 	return candidate.Lead(), false

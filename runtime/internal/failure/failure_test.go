@@ -49,14 +49,29 @@ func TestJoin(t *testing.T) {
 	require.Equal(t, loss, failure.Join(loss, failure.Lost(two)), "the second one says nothing new")
 }
 
-func TestAfterLoss(t *testing.T) {
+func TestAfterWork(t *testing.T) {
 	t.Parallel()
 	loss := failure.Lost(errors.New("expired"))
-	err := failure.AfterLoss(t.Context(), context.Canceled, loss)
+	err := failure.AfterWork(t.Context(), context.Canceled, loss)
 	require.ErrorIs(t, err, failure.ErrLost)
 	require.NotErrorIs(t, err, context.Canceled, "the caller's own context goes on")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, failure.AfterLoss(ctx, context.Canceled, loss), context.Canceled)
+	require.ErrorIs(t, failure.AfterWork(ctx, context.Canceled, loss), context.Canceled)
+}
+
+// TestAfterWork_NotUnavailable shows that work that was done is not to be done again because its release has no answer.
+func TestAfterWork_NotUnavailable(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("refused connection")
+	silence := fmt.Errorf("release: %w: %w", failure.ErrUnavailable, cause)
+	for _, err := range []error{failure.AfterWork(t.Context(), nil, silence), failure.OfRelease(silence)} {
+		require.NotErrorIs(t, err, failure.ErrUnavailable)
+		require.ErrorIs(t, err, cause)
+		require.EqualError(t, err, silence.Error())
+	}
+	require.ErrorIs(t, failure.AfterWork(t.Context(), silence, nil), failure.ErrUnavailable, "by the work itself")
+	require.NoError(t, failure.OfRelease(nil))
+	require.Equal(t, cause, failure.OfRelease(cause))
 }

@@ -3,6 +3,7 @@ package failure
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // Join joins the errors that are not nil, and omits one that adds nothing.
@@ -23,23 +24,36 @@ func (e *joined) Error() string { return e.first.Error() + "; " + e.second.Error
 
 func (e *joined) Unwrap() []error { return []error{e.first, e.second} }
 
-// AfterLoss joins the error of work under a lease, err, and the error of the release, more. caller is the context of
-// the call. Work that ended because of the loss often returns that its context was cancelled. A caller whose own
-// context goes on must not mistake that for its end.
-func AfterLoss(caller context.Context, err, more error) error {
+// AfterWork joins the error of work under a lease, err, and the error of the release, more. caller is the context of the call.
+//
+// Work that ended because of the loss often returns that its context was cancelled. A caller whose own context goes on must not mistake that
+// for its end. And a caller that calls again after an outage must not do the work twice: no answer to the release is not
+// [ErrUnavailable], which means that the work was not begun.
+func AfterWork(caller context.Context, err, more error) error {
 	if errors.Is(more, ErrLost) && caller.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-		err = &ofWork{err}
+		err = &apart{err, []error{context.Canceled, context.DeadlineExceeded}}
 	}
-	return Join(err, more)
+	return Join(err, OfRelease(more))
 }
 
-// An ofWork is an error that matches what err matches, except for the ends of contexts.
-type ofWork struct{ err error }
-
-func (e *ofWork) Error() string { return e.err.Error() }
-
-func (e *ofWork) Is(target error) bool {
-	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.err, target) //nolint:errorlint // these very errors
+// OfRelease returns the error of a release, err, so that it does not match [ErrUnavailable].
+func OfRelease(err error) error {
+	if !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return &apart{err, []error{ErrUnavailable}}
 }
 
-func (e *ofWork) As(target any) bool { return errors.As(e.err, target) }
+// An apart error matches what err matches, except for some.
+type apart struct {
+	err  error
+	from []error
+}
+
+func (e *apart) Error() string { return e.err.Error() }
+
+func (e *apart) Is(target error) bool {
+	return !slices.Contains(e.from, target) && errors.Is(e.err, target)
+}
+
+func (e *apart) As(target any) bool { return errors.As(e.err, target) }

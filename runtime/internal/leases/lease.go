@@ -346,14 +346,14 @@ func (l *Lease) Unlock(context.Context) error {
 	err := l.core.Grant.Unlock(l)
 	l.core.Report()
 	if err != nil {
-		return &observe.Error{Op: "unlock", Key: l.core.Key(), Name: l.core.Label.Name(), Err: core.CauseOf(l.core.Key(), err)}
+		return &observe.Error{Op: "unlock", Key: l.core.Key(), Name: l.core.Label.Name(), Err: failure.OfRelease(core.CauseOf(l.core.Key(), err))}
 	}
 	return nil
 }
 
 // Do calls fn under the context of l and unlocks, also if fn panics.
 func (l *Lease) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	defer func() { err = failure.AfterLoss(ctx, err, l.Unlock(ctx)) }()
+	defer func() { err = failure.AfterWork(ctx, err, l.Unlock(ctx)) }()
 	if l.core.Client().Settings.ProfileLabels {
 		under, end := Profiled(l.Context(), l.core.ProfileLabel())
 		defer end()

@@ -132,14 +132,14 @@ func (p *Permit) Release(context.Context) error {
 	err := p.hold.Release()
 	p.core.Report()
 	if err != nil {
-		return &observe.Error{Op: "release", Key: p.core.Key(), Name: p.core.Label.Name(), Err: core.CauseOf(p.core.Key(), err)}
+		return &observe.Error{Op: "release", Key: p.core.Key(), Name: p.core.Label.Name(), Err: failure.OfRelease(core.CauseOf(p.core.Key(), err))}
 	}
 	return nil
 }
 
 // Do calls fn under the context of p and releases it, also if fn panics.
 func (p *Permit) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	defer func() { err = failure.AfterLoss(ctx, err, p.Release(ctx)) }()
+	defer func() { err = failure.AfterWork(ctx, err, p.Release(ctx)) }()
 	if p.c.base.Settings.ProfileLabels {
 		under, end := leases.Profiled(p.Context(), p.core.ProfileLabel())
 		defer end()

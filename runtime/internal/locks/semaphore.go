@@ -45,7 +45,7 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 	if err := s.Acquire(ctx, n, opts...); err != nil {
 		return err
 	}
-	defer func() { err = failure.Join(err, s.Release(ctx, n)) }()
+	defer func() { err = failure.AfterWork(ctx, err, s.Release(ctx, n)) }()
 	if c := core.OrZero(s).c; c != nil && c.base.Settings.ProfileLabels {
 		under, end := leases.Profiled(ctx, cmp.Or(leases.LabelOf(s.opts, opts).Name(), core.KindSemaphore))
 		defer end()
