@@ -41,6 +41,14 @@ func (a *Alarms[T]) Set(w *Waiter[T], d time.Duration) {
 	}
 }
 
+// Earliest returns when a waiter is poked at the earliest that is to be poked in d.
+func Earliest(d time.Duration) time.Duration {
+	if d >= longAlarm {
+		return d - earlyAlarm
+	}
+	return d
+}
+
 // Stop cancels Set. After that w gets no poke of the alarms.
 func (a *Alarms[T]) Stop(w *Waiter[T]) {
 	if w.alarm.IsZero() {

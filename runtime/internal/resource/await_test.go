@@ -23,6 +23,7 @@ import (
 type scripted struct {
 	answer func(n int) engine.Event
 	asked  []time.Time
+	waiter *Waiter // that asked last
 }
 
 func (s *scripted) Join(*Waiter) Entry     { return ToAsk }
@@ -33,7 +34,7 @@ func (s *scripted) Hear(string)            {}
 func (s *scripted) Subject(w *Waiter) (kind, key string) { return "", "" }
 
 func (s *scripted) Ask(w *Waiter) {
-	s.asked = append(s.asked, time.Now())
+	s.asked, s.waiter = append(s.asked, time.Now()), w
 	w.Notify(s.answer(len(s.asked)))
 }
 
@@ -183,6 +184,28 @@ func TestAwait_BoundedAttempts(t *testing.T) {
 		require.ErrorContains(t, err, "in 4 attempts")
 	})
 	require.Len(t, s.asked, 4)
+}
+
+// A request during a pause, for which another call is the reason, is no attempt, and the pause ends when it would have.
+func TestAwait_WhatOthersAskIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	for _, pause := range []time.Duration{time.Second, time.Hour} {
+		s := new(scripted)
+		s.answer = func(n int) engine.Event {
+			if n <= 3 {
+				time.AfterFunc(pause/10, s.waiter.Poke)
+			}
+			return no
+		}
+		cfg := leases.Config{Wait: leases.UntilDone, Backoff: core.ConstantBackoff(pause).Attempts(2)}
+		awaits(t, core.Settings{}, cfg, s, 2*pause, func(err error, took time.Duration) {
+			require.ErrorIs(t, err, failure.ErrNotAcquired)
+			require.ErrorContains(t, err, "in 2 attempts")
+			require.GreaterOrEqual(t, took, pause/2)
+			require.LessOrEqual(t, took, pause)
+		})
+		require.GreaterOrEqual(t, len(s.asked), 5)
+	}
 }
 
 // Without a bound of its own an outage is waited out for half a minute, or for the lease if that is longer.

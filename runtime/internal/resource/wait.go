@@ -38,6 +38,7 @@ type wait struct {
 	reported bool // it is reported that the call waits for others
 	resent   int  // requests sent again at once, since an earlier one may have taken effect
 	refusals int
+	paused   monotonic.Time // until then the waiter pauses, if it polls
 	saidNo   monotonic.Time // when Redis last refused
 	down     engine.Outage
 
@@ -336,12 +337,8 @@ func (s *wait) refused(ev engine.Event, cfg *leases.Config, waiting func()) erro
 		return nil
 	}
 	s.waits(waiting)
-	if s.refusals++; s.polling {
-		if s.refusals == cfg.Backoff.Limit() {
-			return fmt.Errorf("%w in %d attempts", failure.ErrNotAcquired, s.refusals)
-		}
-		s.c.alarms.Set(s.w, cfg.Backoff.Pause(s.refusals))
-		return nil
+	if s.polling {
+		return s.pause(cfg.Backoff)
 	}
 	heard := s.hear()
 	if heard && !ev.InLine {
@@ -360,6 +357,21 @@ func (s *wait) refused(ev engine.Event, cfg *leases.Config, waiting func()) erro
 	}
 	s.closing = nil // the end of the client comes as an event
 	return s.c.park(s.q, s.w, engine.NextLook(longest, ev.TTL, heard && (!ev.Foreign || s.listener.Live())), s.waitsForEvents(cfg))
+}
+
+// pause has a refused waiter that polls ask again after its next pause. It returns an error after the last attempt. A request during the pause,
+// for which another call is the reason, is no attempt, and the pause goes on.
+func (s *wait) pause(b core.Backoff) error {
+	left := monotonic.Until(s.paused)
+	if left <= 0 {
+		if s.refusals++; s.refusals == b.Limit() {
+			return fmt.Errorf("%w in %d attempts", failure.ErrNotAcquired, s.refusals)
+		}
+		left = b.Pause(s.refusals)
+		s.paused = monotonic.Now().Add(engine.Earliest(left))
+	}
+	s.c.alarms.Set(s.w, left)
+	return nil
 }
 
 // endedByContext returns the error of a call whose context has ended.
