@@ -67,6 +67,9 @@ func TestWithBackoff_SubscribesToNothing(t *testing.T) {
 				return func() error { return nil }, l.Wait(ctx)
 			}
 		},
+		"redlock": func(c *lockrt.Client) func(ctx context.Context) (func() error, error) {
+			return leasing(lockrt.RedLockOf(c.Mutex("one", spin), c.Mutex("two", spin), c.Mutex("three", spin)))
+		},
 		"permit": func(c *lockrt.Client) func(ctx context.Context) (func() error, error) {
 			return func(ctx context.Context) (func() error, error) {
 				p, err := c.PermitSemaphore("permit", 1, spin).Acquire(ctx)

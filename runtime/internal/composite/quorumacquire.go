@@ -31,8 +31,9 @@ type quorumAcquire struct {
 	whole *leases.Lease
 	w     *resource.Waiter // of the call
 
-	inLine bool         // it waits in the queue of this process
-	began  atomic.Int64 // when the servers granted its parts, perhaps to another call here; monotonic
+	inLine   bool         // it waits in the queue of this process
+	queueKey string       // names that queue; calls that poll have one of their own, since its first one does not hear of releases
+	began    atomic.Int64 // when the servers granted its parts, perhaps to another call here; monotonic
 
 	rounds quorum.Contest[*leases.Lease]
 
@@ -50,7 +51,10 @@ var following = leases.OptionFunc(func(c *leases.Config) { c.Follows = true })
 
 // newQuorumAcquire returns the contest of a call under ctx for the lease whole of m.
 func newQuorumAcquire(ctx context.Context, m *RedLock, opts []leases.Option, cfg leases.Config, whole *leases.Lease) *quorumAcquire {
-	e := &quorumAcquire{m: m, ctx: ctx, opts: append(slices.Clip(opts), leases.WithWait(0), following), cfg: cfg, whole: whole}
+	e := &quorumAcquire{m: m, ctx: ctx, opts: append(slices.Clip(opts), leases.WithWait(0), following), queueKey: m.queueKey, cfg: cfg, whole: whole}
+	if cfg.Polling {
+		e.queueKey += "polling"
+	}
 	e.w = resource.NewWaiter(ctx, whole, &e.cfg) // not used again: a late poke is possible
 	e.w.Quorum = true
 	e.traced()
@@ -284,7 +288,7 @@ func (e *quorumAcquire) lost(r *quorum.Round[*leases.Lease], err error) {
 		answer = (*engine.Answers).Withdraws
 	}
 	queuesOf(e.m.parts[0].Client()).record(e, answer)
-	if err == nil && e.cfg.Wait != 0 {
+	if err == nil && e.cfg.Wait != 0 && !e.cfg.Polling {
 		e.listen()
 	}
 	undo(e.ctx, r.Parts)

@@ -21,7 +21,7 @@ import (
 // its lease is over. Then the next one gets its grants, for a while without a request to the servers.
 type quorumQueues struct {
 	mu  sync.Mutex              // guards the rest; held with quorumAcquire.mu, taken after it
-	all map[string]*quorumQueue // by RedLock.queueKey
+	all map[string]*quorumQueue // by quorumAcquire.queueKey
 }
 
 // A quorumQueue is one wait queue.
@@ -42,10 +42,10 @@ func (r *quorumQueues) join(e *quorumAcquire) (first bool) {
 	if r.all == nil {
 		r.all = map[string]*quorumQueue{}
 	}
-	q := r.all[e.m.queueKey]
+	q := r.all[e.queueKey]
 	if q == nil {
 		q = &quorumQueue{}
-		r.all[e.m.queueKey] = q
+		r.all[e.queueKey] = q
 	}
 	q.acquires = append(q.acquires, e)
 	return q.acquires[0] == e
@@ -53,7 +53,7 @@ func (r *quorumQueues) join(e *quorumAcquire) (first bool) {
 
 // headed returns the queue that e is the first of, or nil. The caller holds r.mu.
 func (r *quorumQueues) headed(e *quorumAcquire) *quorumQueue {
-	if q := r.all[e.m.queueKey]; q != nil && q.acquires[0] == e {
+	if q := r.all[e.queueKey]; q != nil && q.acquires[0] == e {
 		return q
 	}
 	return nil
@@ -72,7 +72,7 @@ func (r *quorumQueues) record(e *quorumAcquire, what func(*engine.Answers)) {
 func (r *quorumQueues) first(e *quorumAcquire) (*quorumAcquire, engine.AnswerLog) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if q := r.all[e.m.queueKey]; q != nil {
+	if q := r.all[e.queueKey]; q != nil {
 		return q.acquires[0], q.answers.Look()
 	}
 	return nil, engine.AnswerLog{}
@@ -82,10 +82,10 @@ func (r *quorumQueues) first(e *quorumAcquire) (*quorumAcquire, engine.AnswerLog
 func (r *quorumQueues) leave(e *quorumAcquire, pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.remove(e) || r.all[e.m.queueKey] == nil {
+	if !r.remove(e) || r.all[e.queueKey] == nil {
 		return
 	}
-	next := r.all[e.m.queueKey].acquires[0]
+	next := r.all[e.queueKey].acquires[0]
 	if pause == 0 {
 		next.w.Notify(engine.Event{Kind: engine.Turn})
 		return
@@ -101,7 +101,7 @@ func (r *quorumQueues) leave(e *quorumAcquire, pause time.Duration) {
 
 // remove removes e from the queue, and reports whether it was the first.
 func (r *quorumQueues) remove(e *quorumAcquire) (first bool) {
-	q := r.all[e.m.queueKey]
+	q := r.all[e.queueKey]
 	if q == nil {
 		return false
 	}

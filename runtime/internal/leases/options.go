@@ -63,7 +63,7 @@ func WithLinger(d time.Duration) Option {
 	})
 }
 
-// WithBackoff has a waiting call ask again after pauses, and listen to no messages. A call of a red lock subscribes nevertheless.
+// WithBackoff has a waiting call ask again after pauses, and listen to no messages.
 func WithBackoff(b core.Backoff) Option {
 	return OptionFunc(func(c *Config) { c.Backoff, c.Polling = b, true })
 }
