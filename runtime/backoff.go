@@ -31,6 +31,7 @@ func (b Backoff) Attempts(n int) Backoff { return Backoff(core.Backoff(b).Attemp
 
 // WithBackoff makes waiting calls ask again with the pauses of b, instead of listening: for servers and permissions
 // without subscriptions. Goroutines of one process still hand a Mutex to each other. A Client whose calls all have it
-// subscribes to nothing; [Options.Tracking] or the next renewal shows it that a lock was taken by force. Redisson's
-// RSpinLock.
+// subscribes to nothing; [Options.Tracking] or the next renewal shows it that a lock was taken by force. Calls with and
+// without it wait in one queue for a key: the first one without it listens for all, and has the first of the queue ask,
+// which is no attempt. Only a [RedLock] has a queue for each of the two. Redisson's RSpinLock.
 func WithBackoff(b Backoff) LockOption { return leases.WithBackoff(core.Backoff(b)) }

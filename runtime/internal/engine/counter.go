@@ -128,7 +128,7 @@ func (ct *Counter[T]) Widen(n int) {
 }
 
 // Join adds w to the end of the queue. A waiter that tries once is not put behind one that waits. The first waiter that creates the semaphore
-// asks, also behind a head that was refused: there may be no semaphore.
+// asks, also behind a head that was refused: there may be no semaphore. The deputy of a head that polls has it ask, and gets the answer too.
 func (ct *Counter[T]) Join(w *Waiter[T]) Entry {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
@@ -143,6 +143,9 @@ func (ct *Counter[T]) Join(w *Waiter[T]) Entry {
 	}
 	w.For.Demand().Seen = ct.full
 	if ct.full {
+		if ct.Queue.IsDeputy(w) {
+			ct.wake()
+		}
 		return ToWait
 	}
 	return ToAsk
@@ -212,8 +215,11 @@ func (ct *Counter[T]) Leave(w *Waiter[T]) {
 	if !w.Place.Queued() {
 		return
 	}
-	first := ct.Queue.First == w
+	first, deputy := ct.Queue.First == w, ct.Queue.IsDeputy(w)
 	ct.remove(w)
+	if deputy {
+		ct.wake() // the answer finds the next one
+	}
 	switch {
 	case ct.state == CounterAsking: // the answer continues the queue
 	case !ct.Queue.Empty():
@@ -338,13 +344,14 @@ func (ct *Counter[T]) settle(b *CountBatch[T], a CountAnswer) (vain []CountPart[
 	return vain
 }
 
-// refuse lets the head know that it has to wait, and the others that they wait behind it. A waiter that
+// refuse lets the head and its deputy know that the head has to wait, and the others that they wait behind it. A waiter that
 // tries once makes room for them instead.
 func (ct *Counter[T]) refuse(head *Waiter[T], ttl time.Duration) {
 	head.For.Demand().Seen = true
+	refusal := Event{Kind: Refused, TTL: ttl, Foreign: true, InLine: true}
 	if head.Once() || head.Place != PlaceLeading { // or it is about to ask by itself
 		head.Place = PlaceLeading
-		head.Notify(Event{Kind: Refused, TTL: ttl, Foreign: true, InLine: true})
+		head.Notify(refusal)
 	}
 	if head.Once() { // and will not ask again
 		ct.remove(head)
@@ -353,6 +360,7 @@ func (ct *Counter[T]) refuse(head *Waiter[T], ttl time.Duration) {
 		return
 	}
 	ct.full = true
+	ct.Queue.deputize(head, refusal)
 	for w := head.After; w != nil; w = w.After {
 		w.For.Demand().Seen = true
 		if w.Place == PlaceAsking {

@@ -267,6 +267,56 @@ func TestCounter_Refused(t *testing.T) {
 	})
 }
 
+// Behind a head that polls, the first waiter that listens has it ask, and gets the answer, too: when it comes, when a request is answered that was
+// under way then, and when the one before it leaves.
+func TestCounter_Deputy(t *testing.T) {
+	t.Parallel()
+	polls := func(x *till) *Waiter[wanting] {
+		w := NewWaiter[wanting]()
+		w.For.demand, w.Call.Wait, w.Terms.Polling = &Demand{N: 1}, time.Hour, true
+		if x.Join(w) == ToAsk {
+			x.Ask(w)
+		}
+		return w
+	}
+	counting(t, nil, func(t *testing.T, x *till) {
+		answers, answer := held(CountAnswer{TTL: time.Second})
+		x.answers(answers)
+		head, second := polls(x), polls(x)
+		deputy := x.waits(1, time.Hour) // while the request is under way
+		answer()
+		next(t, head, Refused)
+		next(t, second, Behind)
+		require.Equal(t, Event{Kind: Refused, TTL: time.Second, Foreign: true, InLine: true, Deputy: true}, next(t, deputy, Refused))
+		later := x.waits(1, time.Hour)
+		synctest.Wait()
+		require.True(t, later.Events.Empty())
+		require.True(t, head.Events.Empty())
+
+		x.Leave(deputy)
+		next(t, head, Reason)
+		x.Ask(head)
+		next(t, head, Refused)
+		require.True(t, next(t, later, Refused).Deputy)
+
+		x.Leave(later)
+		next(t, head, Reason)
+		last := x.waits(1, time.Hour)
+		next(t, head, Reason)
+		x.Leave(head) // the next one asks
+		next(t, second, Turn)
+		x.Ask(second)
+		next(t, second, Refused)
+		require.True(t, next(t, last, Refused).Deputy)
+
+		x.Leave(second)
+		next(t, last, Turn)
+		x.answers(dictate(CountAnswer{Granted: 1}))
+		x.Ask(last)
+		next(t, last, Given)
+	})
+}
+
 // A waiter that creates the semaphore has what it wants although one before it was refused, since there was none; also if it comes while the
 // request of that one is under way.
 func TestCounter_CreatedBehindTheHead(t *testing.T) {

@@ -14,6 +14,7 @@ type Event struct {
 	Foreign  bool          // Refused: the holder is no process of this library
 	InLine   bool          // Refused: a release by a process of this library finds the waiter
 	NotFirst bool          // Refused: another waiter of this process has waited for longer, in the same queue of Redis
+	Deputy   bool          // Refused: the head of the queue was, which does not listen: the waiter listens for it
 	Err      error         // Failed, Broken: the error
 	TTL      time.Duration // Refused: after how long to ask again, as the rest of the holder's lease; negative if that is not known
 }
@@ -21,7 +22,7 @@ type Event struct {
 // An EventKind says what an event is about.
 type EventKind uint8
 
-// Between two requests a waiter gets each of these at most once.
+// Between two requests, of its own or of the head whose deputy it is, a waiter gets each of these at most once.
 const (
 	Reason    EventKind = iota // to ask, if the waiter has the turn
 	Given                      // the waiter has what it wants

@@ -18,7 +18,7 @@ type Line[T any] struct {
 }
 
 // Join adds w to the end of the queue. A waiter that tries once joins only an empty queue, and waits for the answer to an
-// earlier request of this process.
+// earlier request of this process. The deputy of a head that polls has it ask, and gets the answer too.
 func (l *Line[T]) Join(w *Waiter[T], by Policy[T]) Entry {
 	if w.Once() && (!l.Queue.Empty() || by.Excludes(w)) {
 		return TurnedAway
@@ -27,6 +27,9 @@ func (l *Line[T]) Join(w *Waiter[T], by Policy[T]) Entry {
 	if l.Queue.First == w && l.ready(w, by) {
 		w.Place = PlaceLeading
 		return ToAsk
+	}
+	if l.Queue.IsDeputy(w) {
+		l.Prompt(by)
 	}
 	return ToWait
 }

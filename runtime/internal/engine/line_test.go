@@ -94,3 +94,28 @@ func TestLine_Prompt(t *testing.T) {
 	held, _ = line.Last(last, p)
 	require.False(t, held)
 }
+
+// The first waiter that listens behind a head that polls has it ask, once; those after it do not.
+func TestLine_TheDeputyHasTheHeadAsk(t *testing.T) {
+	t.Parallel()
+	line := new(Line[struct{}])
+	p := &rule{line: line}
+	polls := func() *Waiter[struct{}] {
+		w := waits(false)
+		w.Terms.Polling = true
+		return w
+	}
+	head := polls()
+	require.Equal(t, ToAsk, line.Join(head, p))
+	for _, step := range []struct {
+		w      *Waiter[struct{}]
+		prompt bool
+	}{{polls(), false}, {waits(false), true}, {waits(false), false}, {polls(), false}, {waits(false), false}} {
+		require.Equal(t, ToWait, line.Join(step.w, p))
+		ev, ok := head.NextEvent()
+		require.Equal(t, step.prompt, ok)
+		if ok {
+			require.Equal(t, Reason, ev.Kind)
+		}
+	}
+}

@@ -70,6 +70,9 @@ func NewWaiter[T any]() *Waiter[T] { return new(Waiter[T]) }
 // Once reports whether the waiter tries once.
 func (w *Waiter[T]) Once() bool { return w.Call.Wait == 0 }
 
+// listens reports whether w waits, and hears of a reason to ask.
+func (w *Waiter[T]) listens() bool { return !w.Once() && !w.Terms.Polling }
+
 // Reset makes w fit for another call, and reports whether it is: w is in no contest any more, and no request knows it. A late poke
 // makes the next call ask once too often.
 func (w *Waiter[T]) Reset() bool {

@@ -75,6 +75,41 @@ func (q *WaitQueue[T]) Remove(w *Waiter[T]) {
 	}
 }
 
+// Deputy returns the first waiter that listens, if the head of the queue polls; else nil. A head that polls learns of nothing during its
+// pauses, so the deputy listens instead, and has the head ask when there is a reason to. The answer is for the head.
+func (q *WaitQueue[T]) Deputy() *Waiter[T] {
+	w := q.First
+	if w == nil || w.Once() || !w.Terms.Polling {
+		return nil
+	}
+	for w != nil && !w.listens() {
+		w = w.After
+	}
+	return w
+}
+
+// IsDeputy reports whether w is the deputy. It looks at more waiters only if the one before w does not listen.
+func (q *WaitQueue[T]) IsDeputy(w *Waiter[T]) bool {
+	return w.before != nil && w.listens() && !w.before.listens() && q.Deputy() == w
+}
+
+// Refuse lets w know of ev, a refusal by Redis; and the deputy, if w is the head.
+func (q *WaitQueue[T]) Refuse(w *Waiter[T], ev Event) {
+	w.Notify(ev)
+	q.deputize(w, ev)
+}
+
+// deputize lets the deputy know of ev, a refusal of w, if w is the head.
+func (q *WaitQueue[T]) deputize(w *Waiter[T], ev Event) {
+	if q.First != w {
+		return
+	}
+	if d := q.Deputy(); d != nil {
+		d.Place, ev.Deputy = PlaceQueued, true
+		d.Notify(ev)
+	}
+}
+
 // Each calls f for each waiter, in their order. f may remove it.
 func (q *WaitQueue[T]) Each(f func(w *Waiter[T])) {
 	for w := q.First; w != nil; {

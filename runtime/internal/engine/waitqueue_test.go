@@ -39,3 +39,52 @@ func TestWaitQueue(t *testing.T) {
 		}
 	}
 }
+
+// The deputy is the first waiter that listens, behind a head that does not.
+func TestWaitQueue_Deputy(t *testing.T) {
+	t.Parallel()
+	for waiters, want := range map[string]int{ // p polls, l listens, t tries once, and T tries once and polls
+		"": -1, "l": -1, "p": -1, "pp": -1, "lpl": -1, "tl": -1, "Tl": -1,
+		"pl": 1, "pll": 1, "ppl": 2, "ptpl": 3, "pTl": 2,
+	} {
+		var queue WaitQueue[struct{}]
+		var all []*Waiter[struct{}]
+		for i, kind := range waiters {
+			w := waits(kind == 't' || kind == 'T')
+			w.Terms.Polling = kind == 'p' || kind == 'T'
+			queue.Push(w)
+			all = append(all, w)
+			require.Equal(t, want == i, queue.IsDeputy(w), waiters)
+		}
+		if want < 0 {
+			require.Nil(t, queue.Deputy(), waiters)
+		} else {
+			require.Same(t, all[want], queue.Deputy(), waiters)
+		}
+	}
+}
+
+// The deputy gets each refusal of the head, and of no other waiter. It does not have the turn.
+func TestWaitQueue_Refuse(t *testing.T) {
+	t.Parallel()
+	var queue WaitQueue[struct{}]
+	head, deputy, last := waits(false), waits(false), waits(false)
+	head.Terms.Polling = true
+	for _, w := range []*Waiter[struct{}]{head, deputy, last} {
+		queue.Push(w)
+	}
+	deputy.Place = PlaceLeading
+	no := Event{Kind: Refused, TTL: 7}
+	queue.Refuse(head, no)
+	ev, _ := head.NextEvent()
+	require.Equal(t, no, ev)
+	ev, _ = deputy.NextEvent()
+	require.Equal(t, Event{Kind: Refused, TTL: 7, Deputy: true}, ev)
+	require.Equal(t, PlaceQueued, deputy.Place)
+	queue.Refuse(last, no)
+	ev, _ = last.NextEvent()
+	require.Equal(t, no, ev)
+	for _, w := range []*Waiter[struct{}]{head, deputy, last} {
+		require.True(t, w.Events.Empty())
+	}
+}

@@ -115,7 +115,7 @@ func (r *Mutex) Acquire(op *resource.AcquireOp) (none protocol.Command) {
 	switch {
 	case tk.Standing:
 		op.Line = protocol.StillQueued
-	case !w.Once() && (tk.Refused || w.Linger > 0 || r.Client.Contended.Lately(r.Key, tk.Since.Std())) && r.Client.Attends(r.Key) && (w.Attends || !r.Client.Net.Sharded()):
+	case !w.Once() && (tk.Refused || w.Linger > 0 || r.Client.Contended.Lately(r.Key, tk.Since.Std())) && r.Client.Attends(r.Key) && (w.Attends || !r.Client.Net.Sharded() || r.Queue.Deputy() != nil):
 		// Where keys linger, one round trip less counts: another process may only have to be asked for the key.
 		// With sharded channels another waiter may stop listening: then a hand-over to this process would go unheard.
 		op.Line = protocol.Queued
@@ -210,7 +210,7 @@ func (r *Mutex) Resume(op *resource.ReleaseOp, done resource.Released, err error
 	default:
 		again.Sees(engine.SightingOf(done.Sent, done.At))
 		w.Place = engine.PlaceLeading
-		w.Notify(engine.Event{Kind: engine.Refused, TTL: resource.HandOverLease, InLine: true})
+		r.Queue.Refuse(w, engine.Event{Kind: engine.Refused, TTL: resource.HandOverLease, InLine: true})
 	}
 }
 

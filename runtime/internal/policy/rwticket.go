@@ -54,7 +54,7 @@ func (r *RW) Acquire(op *resource.AcquireOp) protocol.Command {
 	tk, w, owner := rwTicketFrom(op.Ticket), op.Waiter, r.Owner(op.Ticket)
 	var place protocol.Stay
 	if !w.Once() {
-		place = protocol.Stay{For: lineFor, Deaf: w.Terms.Polling || !r.Client.Attends(r.Key)}
+		place = protocol.Stay{For: lineFor, Deaf: !r.hears(w) || !r.Client.Attends(r.Key)}
 	}
 	if tk.write {
 		tokens := 0
@@ -95,13 +95,18 @@ func readNumbers(reply transport.Reply, read func([]int64) (protocol.Verdict, er
 // Refused has the waiter ask again after half of the time for which Redis keeps the place of the ticket, or sooner.
 func (r *RW) Refused(op *resource.AcquireOp, _ time.Time, _ protocol.Verdict, ev engine.Event) engine.Event {
 	tk, w := rwTicketFrom(op.Ticket), op.Ticket.Waiter()
-	if w != nil && tk.counted == nil && !w.Once() && !w.Terms.Polling {
+	if w != nil && tk.counted == nil && !w.Once() && r.hears(w) {
 		tk.counted = r.Client.Net.Listen(r.Lock.WaiterChannel(), func(hub.Event) {})
 	}
 	if ev.TTL < 0 || ev.TTL > lineFor/2 {
 		ev.TTL = lineFor / 2
 	}
 	return ev
+}
+
+// hears reports whether w listens, or its deputy does.
+func (r *RW) hears(w *resource.Waiter) bool {
+	return !w.Terms.Polling || r.Queue.First == w && r.Queue.Deputy() != nil
 }
 
 // Ended has the waiter listen no more.

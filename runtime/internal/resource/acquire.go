@@ -184,7 +184,11 @@ func (r *LineCore) Settle(op *AcquireOp, sent time.Time, reply protocol.Verdict,
 	if ev.Kind == engine.Turn && !r.Client.Granting() {
 		ev = engine.Event{Kind: engine.Failed, Err: failure.ErrClosed} // the waiter is about to leave
 	}
-	w.Notify(ev)
+	if ev.Kind == engine.Refused {
+		r.Queue.Refuse(w, ev)
+	} else {
+		w.Notify(ev)
+	}
 }
 
 // isGranted recognizes the first value of a reply that grants.

@@ -141,6 +141,10 @@ func (r *LineCore) Remind(w *Waiter) {
 	if tk := w.For.Ticket; tk != nil && tk.Use == TicketApart && tk.Waiter() == w && tk.Asking == 0 {
 		w.Notify(engine.Event{Kind: engine.Turn})
 	}
+	if r.Queue.IsDeputy(w) && r.Queue.First.Place.Leading() {
+		r.Queue.First.Poke() // also while it asks: the answer may be older than the reason
+		return
+	}
 	r.Prompt(r.Kind)
 }
 
@@ -153,12 +157,12 @@ func (r *LineCore) Leave(w *Waiter) {
 		r.Client.Spawn(func() { _ = l.Core().Grant.Unlock(l) })
 		return
 	}
-	first := r.Queue.First == w
+	leads := r.Queue.First == w || r.Queue.IsDeputy(w) // then another one does
 	if w.Place.Queued() {
 		r.Queue.Remove(w)
 	}
 	r.Kind.Abandoned(w)
-	if first {
+	if leads {
 		r.Prompt(r.Kind)
 	}
 }

@@ -32,6 +32,7 @@ type wait struct {
 
 	asking   bool // the answer to ask is on its way
 	leading  bool // it is the turn of this waiter to ask
+	deputy   bool // the waiter listens for the head of the queue, and has it ask
 	reasoned bool // there is a reason to ask
 	recheck  bool // the reason is that nothing was heard for long
 	over     bool // the wait is over, and the last answer is awaited
@@ -123,7 +124,7 @@ func (s *wait) joined(entry Entry) bool {
 }
 
 // wantsToAsk reports whether the waiter has to ask, or the wait may have come to its end.
-func (s *wait) wantsToAsk() bool { return s.over || s.reasoned && s.leading && !s.asking }
+func (s *wait) wantsToAsk() bool { return s.over || s.reasoned && (s.leading && !s.asking || s.deputy) }
 
 // ready asks if the waiter has to, or looks whether the wait has come to its end, and has err.
 //
@@ -152,11 +153,20 @@ func (s *wait) ready() (over bool, err error) {
 		s.ask()
 		s.w.Recheck = false
 	}
+	if s.reasoned && s.deputy {
+		s.reasoned = false
+		s.ask()
+	}
 	return false, nil
 }
 
-// ask sends a request, unless the start belongs to one of Redisson's waiters.
+// ask sends a request, unless the start belongs to one of Redisson's waiters. A deputy has the head of the queue do so.
 func (s *wait) ask() {
+	if s.deputy {
+		s.c.alarms.Stop(s.w)
+		s.q.(shared).Remind(s.w) //nolint:forcetypeassert // a queue with a deputy is shared
+		return
+	}
 	s.closing = s.ends
 	if yields, ok := s.q.(yielding); ok && !s.over {
 		if start, foreign := yields.StartFor(s.w); start > 0 {
@@ -288,10 +298,10 @@ func (s *wait) handle(cfg *leases.Config, waiting func()) (over bool, err error)
 	case engine.Suspected:
 		s.c.suspect(s.ctx, s.q, s.w, s.length)
 	case engine.Turn:
-		s.leading = true
+		s.leading, s.deputy = true, false
 		s.ask()
 	case engine.Behind:
-		s.asking, s.leading = false, false
+		s.asking, s.leading, s.deputy = false, false, false
 		s.down, s.saidNo = engine.Outage{}, monotonic.Now()
 		if s.w.Once() {
 			return true, failure.ErrNotAcquired
@@ -328,7 +338,7 @@ func (s *wait) failed(ev engine.Event, cfg *leases.Config) error {
 
 // refused goes on after Redis has refused. It returns an error if that ends the wait.
 func (s *wait) refused(ev engine.Event, cfg *leases.Config, waiting func()) error {
-	s.asking, s.leading = false, true
+	s.asking, s.leading, s.deputy = false, !ev.Deputy, ev.Deputy
 	s.down, s.saidNo = engine.Outage{}, monotonic.Now()
 	if s.w.Once() {
 		return failure.ErrNotAcquired

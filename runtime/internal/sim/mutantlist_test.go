@@ -64,7 +64,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "no turn for the next when one leaves", kind: "mutex",
-		old: "	if first {\n		r.Prompt(r.Kind)\n	}\n", new: "	_ = first\n",
+		old: "	if leads {\n		r.Prompt(r.Kind)\n	}\n", new: "	_ = leads\n",
 	},
 	{
 		name: "a late grant is not given back", kind: "mutex",
