@@ -50,7 +50,7 @@ func (l *Layouts) write(out *bytes.Buffer, raw []byte) error {
 			// The doc comment is as gofmt has it already. Gofmt would take its first line for a comment behind a package clause, and drop an empty second line.
 			doc := len(decl) - len(code)
 			if bytes.HasPrefix(code, []byte("\n")) {
-				doc = 0 // what the file begins with
+				doc = 0 // the file begins with it
 			}
 			out.Write(decl[:doc])
 			src, err := format.Source(decl[doc:])
