@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -140,7 +141,7 @@ func unanswered(err error) bool {
 		return false
 	}
 	var op *net.OpError
-	return errors.Is(err, ErrNoAnswer) || Cut(err) || errors.As(err, &op)
+	return errors.Is(err, ErrNoAnswer) || errors.Is(err, os.ErrDeadlineExceeded) || Cut(err) || errors.As(err, &op)
 }
 
 // Unconfirmed reports whether Redis has granted what is released, for want of replicas.

@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"testing"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// TestErrors shows for each kind of error whether it goes away by itself, whether the request may have been done, and whether
-// it may have been begun.
+// TestErrors shows for each kind of error whether it goes away by itself, whether the request may have been done, whether
+// it may have been begun, and whether callers learn that there was no answer.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	server, _, _ := start(t, nil, Config{})
@@ -25,17 +27,18 @@ func TestErrors(t *testing.T) {
 		return err
 	}
 	for name, c := range map[string]struct {
-		err                                  error
-		passing, unknown, begun, cut, denied bool
+		err                                               error
+		passing, unknown, begun, cut, denied, unavailable bool
 	}{
 		"none":                       {err: nil, passing: true},
-		"no answer":                  {err: ErrNoAnswer, passing: true, unknown: true},
-		"the connection ended":       {err: fmt.Errorf("read: %w", io.EOF), passing: true, unknown: true, cut: true},
-		"it was given up":            {err: errFailedOver, passing: true, unknown: true, cut: true},
-		"it broke":                   {err: errBroke, passing: true, unknown: true, cut: true},
-		"it was reset":               {err: &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, passing: true, unknown: true, cut: true},
-		"it was mute":                {err: &net.OpError{Op: "read", Err: late{}}, passing: true, unknown: true},
-		"there was none":             {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, passing: true},
+		"no answer":                  {err: ErrNoAnswer, passing: true, unknown: true, unavailable: true},
+		"the connection ended":       {err: fmt.Errorf("read: %w", io.EOF), passing: true, unknown: true, cut: true, unavailable: true},
+		"it was given up":            {err: errFailedOver, passing: true, unknown: true, cut: true, unavailable: true},
+		"it broke":                   {err: errBroke, passing: true, unknown: true, cut: true, unavailable: true},
+		"it was reset":               {err: &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, passing: true, unknown: true, cut: true, unavailable: true},
+		"it was mute":                {err: &net.OpError{Op: "read", Err: late{}}, passing: true, unknown: true, unavailable: true},
+		"it timed out":               {err: os.ErrDeadlineExceeded, passing: true, unknown: true, unavailable: true},
+		"there was none":             {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, passing: true, unavailable: true},
 		"the client closes":          {err: rueidis.ErrClosing},
 		"the request was given up":   {err: protocol.ErrOutdated},
 		"LOADING":                    {err: replied("LOADING the data set"), passing: true},
@@ -55,6 +58,7 @@ func TestErrors(t *testing.T) {
 		require.Equal(t, c.begun, Begun(c.err), "%s: begun", name)
 		require.Equal(t, c.cut, Cut(c.err), "%s: cut", name)
 		require.Equal(t, c.denied, Denied(c.err), "%s: denied", name)
+		require.Equal(t, c.unavailable, errors.Is(Refused(c.err), failure.ErrUnavailable), "%s: unavailable", name)
 	}
 	require.True(t, Unconfirmed(fmt.Errorf("lock: %w", &replicaError{got: 1, want: 2})))
 	require.False(t, Unconfirmed(io.EOF))
