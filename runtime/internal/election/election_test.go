@@ -51,7 +51,7 @@ func (s *script) Lead() error {
 
 func TestElection_Lead(t *testing.T) {
 	t.Parallel()
-	work, away := errors.New("work"), fmt.Errorf("a campaign: %w", failure.ErrUnavailable)
+	work, silence, away := errors.New("work"), errors.New("no answer"), fmt.Errorf("a campaign: %w", failure.ErrUnavailable)
 	for name, c := range map[string]struct {
 		script  script
 		returns error
@@ -61,7 +61,7 @@ func TestElection_Lead(t *testing.T) {
 		"work that ends":          {script{}, nil, "campaign lead resign", 0},
 		"work that fails":         {script{works: []error{work}}, work, "campaign lead resign", 0},
 		"work that resigns":       {script{works: []error{work}, resigns: []error{failure.ErrReleased}}, work, "campaign lead resign", 0},
-		"a failure to resign":     {script{resigns: []error{away}}, failure.ErrUnavailable, "campaign lead resign", 0},
+		"a failure to resign":     {script{resigns: []error{silence}}, silence, "campaign lead resign", 0},
 		"a loss":                  {script{works: []error{context.Canceled}, resigns: []error{failure.ErrLost}}, nil, "campaign lead resign campaign lead resign", 0},
 		"an outage":               {script{campaigns: []error{away, away}}, nil, "campaign campaign campaign lead resign", 2},
 		"a loss while it begins":  {script{campaigns: []error{failure.ErrLost}}, nil, "campaign campaign lead resign", 1},
