@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"strconv"
@@ -98,29 +99,39 @@ func TestScenarios(t *testing.T) {
 		if again && sc.of != "" && sc.id != "S9" {
 			continue // the same for all primitives, with more goroutines
 		}
-		table := newTable(sc)
-		for _, lib := range libraries {
-			if !sc.fits(lib) || !lib.us && !lib.floor && !lib.plain || again && lib.plain {
-				continue
-			}
-			m, err := sc.run(t.Context(), e, lib)
-			require.NoError(t, err, "%s: %s", sc.name(), lib.name)
-			require.Zero(t, m["failed"], "%s: %s", sc.name(), lib.name)
-			table.add(lib.name, m)
-			for _, c := range sc.columns {
-				require.True(t, c.metric == "" || contains(m, c.metric), "%s: %s: %s is not measured", sc.name(), lib.name, c.head)
-			}
+		missed := scenarioGoals(t, e, sc, again)
+		for long := *e; missed != "" && long.length < time.Minute; missed = scenarioGoals(t, &long, sc, again) {
+			long.length *= 8 // on a busy machine a moment may be too short for one cycle
 		}
-		for _, g := range sc.goals {
-			if !strings.Contains(g.text, "other library") && !strings.Contains(g.text, "best of them") {
-				got := g.measure(table).median
-				require.False(t, got != got, "%s: %s: not measured", sc.name(), g.text)
-			}
-		}
+		require.Empty(t, missed, "%s: not measured", sc.name())
 	}
 	profiles, err := os.ReadDir(e.profile)
 	require.NoError(t, err)
 	require.NotEmpty(t, profiles)
+}
+
+// scenarioGoals runs a scenario, of which another point ran before or not. It returns a goal that was not measured, or "".
+func scenarioGoals(t *testing.T, e *env, sc *scenario, again bool) (missed string) {
+	t.Helper()
+	table := newTable(sc)
+	for _, lib := range libraries {
+		if !sc.fits(lib) || !lib.us && !lib.floor && !lib.plain || again && lib.plain {
+			continue
+		}
+		m, err := sc.run(t.Context(), e, lib)
+		require.NoError(t, err, "%s: %s", sc.name(), lib.name)
+		require.Zero(t, m["failed"], "%s: %s", sc.name(), lib.name)
+		table.add(lib.name, m)
+		for _, c := range sc.columns {
+			require.True(t, c.metric == "" || contains(m, c.metric), "%s: %s: %s is not measured", sc.name(), lib.name, c.head)
+		}
+	}
+	for _, g := range sc.goals {
+		if !strings.Contains(g.text, "other library") && !strings.Contains(g.text, "best of them") && math.IsNaN(g.measure(table).median) {
+			return g.text
+		}
+	}
+	return ""
 }
 
 func contains(m metrics, name string) bool {
