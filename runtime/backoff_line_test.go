@@ -250,6 +250,30 @@ func TestWithBackoff_RedLocksThatPollWaitApart(t *testing.T) {
 	require.ErrorIs(t, receive(t, polls, "the call that polls").err, context.Canceled)
 }
 
+// A call for a RedLock that polls leaves its queue when its lease is over, and that of the calls that listen as it is.
+func TestWithBackoff_RedLocksThatPollLeaveTheirQueue(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	c, key := newClient(t, lockrt.Options{Hooks: hooks}), redistest.Key(t, "k")
+	l := lockrt.RedLockOf(c.Mutex(key), c.Mutex(key+":2"), c.Mutex(key+":3"))
+	for range 3 {
+		free(t, ok(t)(l.Lock(patient(t), rare)))
+	}
+	held := ok(t)(l.Lock(patient(t)))
+	ctx, cancel := context.WithCancel(patient(t))
+	polls := lockLater(ctx, l, rare)
+	receive(t, waiting, "the call that polls")
+	listens := lockLater(patient(t), l)
+	receive(t, waiting, "the call that listens")
+	cancel()
+	require.ErrorIs(t, receive(t, polls, "the call that polls").err, context.Canceled)
+	free(t, held)
+	next := receive(t, listens, "the call that listens")
+	require.NoError(t, next.err)
+	free(t, next.lease)
+	free(t, ok(t)(l.Lock(patient(t), rare)))
+}
+
 // In a cluster, too, where the place of a call that polls is in the wait queue while one that listens waits behind it.
 func TestCluster_ACallBehindOneThatPollsListens(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,7 @@ func (r *quorumQueues) remove(e *quorumAcquire) (first bool) {
 	case i < 0:
 		return false
 	case len(q.acquires) == 1:
-		delete(r.all, e.m.queueKey)
+		delete(r.all, e.queueKey)
 	default:
 		q.acquires = slices.Delete(q.acquires, i, i+1)
 		if i == 0 {
