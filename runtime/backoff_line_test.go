@@ -306,3 +306,42 @@ func TestCluster_ACallBehindOneThatPollsListens(t *testing.T) {
 		}
 	}
 }
+
+// In a cluster the place of a call that polls stays in the wait queue when the call that listened has left, and the hand-over is heard.
+func TestCluster_ThePlaceOfACallThatPollsIsHeard(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for name, pubsub := range pubSubs {
+		for order, first := range map[string]bool{"before": true, "behind": false} {
+			t.Run(name+"/"+order, func(t *testing.T) {
+				t.Parallel()
+				hooks, waiting, _ := watch()
+				a, b := inCluster(t, cluster, lockrt.Options{PubSub: pubsub}), inCluster(t, cluster, lockrt.Options{PubSub: pubsub, Hooks: hooks})
+				key := redistest.Key(t, "k")
+				held := ok(t)(a.Mutex(key).Lock(patient(t)))
+				ctx, cancel := context.WithCancel(patient(t))
+				var polls, listens <-chan locked
+				for _, polling := range []bool{first, !first} {
+					if polling {
+						polls = lockLater(patient(t), b.Mutex(key), rare)
+					} else {
+						listens = lockLater(ctx, b.Mutex(key))
+					}
+					receive(t, waiting, "the call to wait")
+				}
+				until(t, "it stands in line", func() bool {
+					standing, err := a.Mutex(key).Inspect(t.Context())
+					return err == nil && standing.Waiting == 1
+				})
+				cancel()
+				require.ErrorIs(t, receive(t, listens, "the call that gives up").err, context.Canceled)
+				_, err := b.Mutex(key).Lock(patient(t), rare, lockrt.WithWait(300*time.Millisecond)) // at its end the call that polls has an answer
+				require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+				free(t, held)
+				next := receive(t, polls, "the call that polls")
+				require.NoError(t, next.err)
+				free(t, next.lease)
+			})
+		}
+	}
+}

@@ -98,6 +98,7 @@ func (r *RW) Refused(op *resource.AcquireOp, _ time.Time, _ protocol.Verdict, ev
 	if w != nil && tk.counted == nil && !w.Once() && r.hears(w) {
 		tk.counted = r.Client.Net.Listen(r.Lock.WaiterChannel(), func(hub.Event) {})
 	}
+	ev.InLine = ev.InLine || w != nil && r.hears(w)
 	if ev.TTL < 0 || ev.TTL > lineFor/2 {
 		ev.TTL = lineFor / 2
 	}

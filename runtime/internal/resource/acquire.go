@@ -153,7 +153,7 @@ func (r *LineCore) Settle(op *AcquireOp, sent time.Time, reply protocol.Verdict,
 	if judged == engine.JudgedRefused {
 		tk.UnclaimedGrant, tk.Forced = tk.UnclaimedGrant && tk.HandedAt() != 0, false
 		wait := time.Duration(reply.Wait) * time.Millisecond
-		ev = r.Kind.Refused(op, sent, reply, engine.Event{Kind: engine.Refused, TTL: wait, Foreign: true, InLine: true})
+		ev = r.Kind.Refused(op, sent, reply, engine.Event{Kind: engine.Refused, TTL: wait, Foreign: true, InLine: !op.Terms.Polling})
 	}
 	if judged != engine.JudgedGranted || w == nil {
 		tk.rest(judged)

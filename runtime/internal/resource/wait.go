@@ -208,15 +208,24 @@ func (s *wait) hear() bool {
 		return false
 	}
 	heard := s.c.Hear()
-	if in, ok := s.q.(queueing); ok && s.c.Net.Sharded() {
-		if s.queueKey == "" {
-			s.queueKey = in.queueKey()
-			s.leave = s.c.attend(s.queueKey)
-			s.w.Attends = true
-		}
+	if s.attend() {
 		heard = heard && s.c.Attends(s.queueKey)
 	}
 	return heard
+}
+
+// attend begins to listen on the channel for waiters in the slot of the key, and reports whether there is one.
+func (s *wait) attend() bool {
+	in, ok := s.q.(queueing)
+	if !ok || !s.c.Net.Sharded() {
+		return false
+	}
+	if s.queueKey == "" {
+		s.queueKey = in.queueKey()
+		s.leave = s.c.attend(s.queueKey)
+		s.w.Attends = true
+	}
+	return true
 }
 
 // after says in an error how long the call has waited.
@@ -348,6 +357,9 @@ func (s *wait) refused(ev engine.Event, cfg *leases.Config, waiting func()) erro
 	}
 	s.waits(waiting)
 	if s.polling {
+		if ev.InLine {
+			s.attend() // a call that listens had the process stand in line, and may leave: then the hand-over would go unheard
+		}
 		return s.pause(cfg.Backoff)
 	}
 	heard := s.hear()
