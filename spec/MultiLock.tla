@@ -125,7 +125,7 @@ End(p) == /\ proc[p].st \in {"takes", "waits", "holds"}
           /\ UNCHANGED <<srv, losses>>
 
 (* A member is lost, so the whole is lost, and the other members are given *)
-(* back. A call that still waits begins again. Code: compositeLease.Look,  *)
+(* back. A call that still waits begins again. Code: compositeLease.PartEnded, *)
 (* MultiLock.take.                                                         *)
 Lost(p) == /\ proc[p].st \in {"takes", "waits", "holds"}
            /\ \E k \in Wants[p] : part[p][k].st = "has" /\ (part[p][k].trust = 0 \/ srv[k].owner # p)

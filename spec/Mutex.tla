@@ -222,7 +222,7 @@ Handed(m, p) ==
      IN IF from < Claim
         THEN proc' = [proc EXCEPT ![p].st = "held", ![p].trust = Claim - from,
                                   ![p].made = 0, ![p].slack = NoSight]
-        ELSE proc' = proc                           \* ticket.askFor: it asks
+        ELSE proc' = proc                           \* Ticket.promptWaiter
   /\ UNCHANGED <<srv, gone, copy, lost, fell, left>>
   /\ Net(net \ {m})
 

@@ -141,7 +141,7 @@ Win(p) == /\ proc[p].st = "raises" /\ Cardinality(Parts(p)) >= Most
 (* The round is lost, or the lease ends: all grants are given back, and    *)
 (* later ones when they come. A lease ends when it is unlocked, and when   *)
 (* too few of its parts are trusted. Code: quorumAcquire.lost,             *)
-(* compositeLease.Unlock, compositeLease.Look.                             *)
+(* compositeLease.Unlock, compositeLease.PartEnded.                        *)
 End(p) == /\ proc[p].st # "idle"
           /\ proc' = [proc EXCEPT ![p] = [st |-> "idle", token |-> 0]]
           /\ slot' = [slot EXCEPT ![p] = [s \in Servers |->
@@ -182,7 +182,7 @@ Renewed(p, s) == /\ slot[p][s].renew = "done"
                                          ![p][s].trust = Max(@, Lease - slot[p][s].of)]
                  /\ UNCHANGED <<srv, proc, top, fell, restarts>>
 (* The trust in a part is over. Code: watchdog.Watchdog.pass,              *)
-(* compositeLease.Look.                                                    *)
+(* compositeLease.PartEnded.                                               *)
 PartLost(p, s) == /\ slot[p][s].st = "part" /\ slot[p][s].trust = 0
                   /\ slot' = [slot EXCEPT ![p][s] = [Nothing EXCEPT !.st = "back"]]
                   /\ UNCHANGED <<srv, proc, top, fell, restarts>>
