@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"sync/atomic"
@@ -19,10 +20,15 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// A way is a call that acquires, and releases what it was granted.
+// A way is a call that acquires, works under what it was granted, and releases that.
 type way struct {
-	lock func(ctx context.Context, opts ...lockrt.LockOption) error
-	try  func(ctx context.Context) error // nil if there is none
+	do  func(ctx context.Context, work func(), opts ...lockrt.LockOption) error
+	try func(ctx context.Context) error // without work; nil if there is none
+}
+
+// lock does no work.
+func (w way) lock(ctx context.Context, opts ...lockrt.LockOption) error {
+	return w.do(ctx, func() {}, opts...)
 }
 
 // once is a call that does not wait.
@@ -35,16 +41,35 @@ func (w way) once(t *testing.T) error {
 
 // by is the way of a Locker.
 func by(l lockrt.Locker) way {
-	back := func(lease *lockrt.Lease, err error) error {
+	use := func(work func(), lease *lockrt.Lease, err error) error {
 		if err == nil {
+			work()
 			err = lease.Unlock(context.Background())
 		}
 		return err
 	}
 	return way{
-		func(ctx context.Context, opts ...lockrt.LockOption) error { return back(l.Lock(ctx, opts...)) },
-		func(ctx context.Context) error { return back(l.TryLock(ctx)) },
+		func(ctx context.Context, work func(), opts ...lockrt.LockOption) error {
+			lease, err := l.Lock(ctx, opts...)
+			return use(work, lease, err)
+		},
+		func(ctx context.Context) error {
+			lease, err := l.TryLock(ctx)
+			return use(func() {}, lease, err)
+		},
 	}
+}
+
+// generatedBy is the way of generated code.
+func generatedBy(c *lockrt.Client, key string, spec gen.Spec) way {
+	return way{do: func(ctx context.Context, work func(), opts ...lockrt.LockOption) (err error) {
+		hold, err := gen.With(c, opts...).Acquire(ctx, &spec, key)
+		if err == nil {
+			work()
+			hold.Release(&err)
+		}
+		return err
+	}}
 }
 
 // wayOf returns how a process with a client for each of three servers acquires key.
@@ -65,28 +90,28 @@ var wayOf = map[string]func(c []*lockrt.Client, key string) way{
 		return by(m)
 	},
 	"generated": func(c []*lockrt.Client, key string) way {
-		return way{lock: func(ctx context.Context, opts ...lockrt.LockOption) (err error) {
-			hold, err := gen.With(c[0], opts...).Acquire(ctx, &gen.Spec{Name: "n", Wait: lockrt.UntilDone}, key)
-			if err == nil {
-				hold.Release(&err)
-			}
-			return err
-		}}
+		return generatedBy(c[0], key, gen.Spec{Name: "n", Wait: lockrt.UntilDone})
 	},
 	"Semaphore": func(c []*lockrt.Client, key string) way {
 		s := c[0].Semaphore(key, 1)
-		back := func(err error) error {
-			if err == nil {
-				err = s.Release(context.Background(), 1)
-			}
-			return err
-		}
 		return way{
-			func(ctx context.Context, opts ...lockrt.LockOption) error { return back(s.Acquire(ctx, 1, opts...)) },
-			func(ctx context.Context) error { return back(s.TryAcquire(ctx, 1)) },
+			func(ctx context.Context, work func(), opts ...lockrt.LockOption) error {
+				return s.Do(ctx, 1, func(context.Context) error { work(); return nil }, opts...)
+			},
+			func(ctx context.Context) error {
+				err := s.TryAcquire(ctx, 1)
+				if err == nil {
+					err = s.Release(context.Background(), 1)
+				}
+				return err
+			},
 		}
 	},
-	"latch": func(c []*lockrt.Client, key string) way { return way{lock: c[0].CountDownLatch(key).Wait} },
+	"latch": func(c []*lockrt.Client, key string) way {
+		return way{do: func(ctx context.Context, _ func(), opts ...lockrt.LockOption) error {
+			return c[0].CountDownLatch(key).Wait(ctx, opts...)
+		}}
+	},
 }
 
 // An outside is what somebody else has, and how a test takes Redis away from the calls that want it.
@@ -369,60 +394,29 @@ func TestUnavailable_CutWhileDialled(t *testing.T) {
 	}
 }
 
-// doing returns how a process with a client for each of three servers works under key.
-var doing = map[string]func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error{
-	"Mutex":     doingBy(func(c []*lockrt.Client, key string) lockrt.Locker { return c[0].Mutex(key) }),
-	"FairMutex": doingBy(func(c []*lockrt.Client, key string) lockrt.Locker { return c[0].FairMutex(key) }),
-	"writer":    doingBy(func(c []*lockrt.Client, key string) lockrt.Locker { return c[0].RWMutex(key) }),
-	"reader":    doingBy(func(c []*lockrt.Client, key string) lockrt.Locker { return c[0].RWMutex(key).RLocker() }),
-	"permit's Locker": doingBy(func(c []*lockrt.Client, key string) lockrt.Locker {
-		return lockrt.PermitLocker(c[0].PermitSemaphore(key, 1))
-	}),
-	"MultiLock": doingBy(func(c []*lockrt.Client, key string) lockrt.Locker {
-		return lockrt.NewMultiLock(c[0].Mutex(key+":1"), lockrt.PermitLocker(c[0].PermitSemaphore(key, 1)))
-	}),
-	"RedLock": doingBy(func(c []*lockrt.Client, key string) lockrt.Locker { return lockrt.NewRedLock(key, c) }),
-	"permit": func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error {
-		return func(ctx context.Context, work func()) error {
-			return c[0].PermitSemaphore(key, 1).Do(ctx, func(context.Context, *lockrt.Permit) error { work(); return nil })
-		}
+// releases are further ways, whose releases have an outcome of their own.
+var releases = map[string]func(c []*lockrt.Client, key string) way{
+	"PermitSemaphore.Do": func(c []*lockrt.Client, key string) way {
+		return way{do: func(ctx context.Context, work func(), opts ...lockrt.LockOption) error {
+			return c[0].PermitSemaphore(key, 1).Do(ctx, func(context.Context, *lockrt.Permit) error { work(); return nil }, opts...)
+		}}
 	},
-	"Semaphore": func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error {
-		return func(ctx context.Context, work func()) error {
-			return c[0].Semaphore(key, 1).Do(ctx, 1, func(context.Context) error { work(); return nil })
-		}
+	"a MultiLock with a permit": func(c []*lockrt.Client, key string) way {
+		return by(lockrt.NewMultiLock(c[0].Mutex(key+":1"), lockrt.PermitLocker(c[0].PermitSemaphore(key, 1))))
 	},
-	"generated": func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error {
-		return func(ctx context.Context, work func()) (err error) {
-			hold, err := gen.With(c[0]).Acquire(ctx, &gen.Spec{Name: "n", Wait: lockrt.UntilDone, Min: time.Minute}, key)
-			if err == nil {
-				work()
-				hold.Release(&err)
-			}
-			return err
-		}
+	"generated, min=": func(c []*lockrt.Client, key string) way {
+		return generatedBy(c[0], key, gen.Spec{Name: "n", Wait: lockrt.UntilDone, Min: time.Minute})
 	},
-}
-
-// doingBy is the way of a Locker in doing.
-func doingBy(of func(c []*lockrt.Client, key string) lockrt.Locker) func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error {
-	return func(c []*lockrt.Client, key string) func(ctx context.Context, work func()) error {
-		return func(ctx context.Context, work func()) error {
-			l, err := of(c, key).Lock(ctx)
-			if err == nil {
-				work()
-				err = l.Unlock(ctx)
-			}
-			return err
-		}
-	}
 }
 
 // TestUnavailable_NotAfterWork shows that work whose release has no answer does not end with ErrUnavailable: a caller that calls again after
 // an outage would do the work twice.
 func TestUnavailable_NotAfterWork(t *testing.T) {
 	t.Parallel()
-	for name, of := range doing {
+	ways := maps.Clone(wayOf)
+	maps.Copy(ways, releases)
+	delete(ways, "latch") // nobody releases it
+	for name, of := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			all := []site{{redistest.Shared(t), redistest.Proxy(t, redistest.Shared(t).Addr())}}
@@ -437,7 +431,7 @@ func TestUnavailable_NotAfterWork(t *testing.T) {
 				clients = append(clients, c)
 			}
 			worked := false
-			err := of(clients, redistest.Key(t, "k"))(patient(t), func() {
+			err := of(clients, redistest.Key(t, "k")).do(patient(t), func() {
 				worked = true
 				for _, s := range all {
 					s.proxy.Blackhole(redistest.Both)
