@@ -4,24 +4,24 @@ import (
 	"go/ast"
 	"go/build/constraint"
 	"slices"
-	"strings"
 )
 
 // buildLine is the //go:build line of the output of a file, or "". A file that imports C is built only with cgo, whether its own line says so or not.
 func buildLine(file *ast.File) string {
-	line := written(file)
-	if !slices.ContainsFunc(file.Imports, func(spec *ast.ImportSpec) bool { return spec.Path.Value == `"C"` }) {
-		return line
+	x := written(file)
+	if slices.ContainsFunc(file.Imports, func(spec *ast.ImportSpec) bool { return spec.Path.Value == `"C"` }) {
+		cgo := &constraint.TagExpr{Tag: "cgo"}
+		switch {
+		case x == nil:
+			x = cgo
+		case !needs(x, cgo.Tag):
+			x = &constraint.AndExpr{X: x, Y: cgo}
+		}
 	}
-	cgo := &constraint.TagExpr{Tag: "cgo"}
-	x, err := constraint.Parse(line)
-	switch {
-	case err != nil:
-		return "//go:build " + cgo.String()
-	case needs(x, cgo.Tag):
-		return line
+	if x == nil {
+		return ""
 	}
-	return "//go:build " + (&constraint.AndExpr{X: x, Y: cgo}).String()
+	return "//go:build " + x.String()
 }
 
 // needs reports whether an expression asks for a tag.
@@ -35,17 +35,19 @@ func needs(x constraint.Expr, tag string) bool {
 	return false
 }
 
-// written is the //go:build line of a file, or "".
-func written(file *ast.File) string {
+// written is the build constraint of a file, or nil. The output does not repeat its text: a form feed is a space to the go command and ends a
+// line in gofmt. A constraint that does not parse is refused before (load).
+func written(file *ast.File) constraint.Expr {
 	for _, group := range file.Comments {
 		if group.Pos() > file.Package {
 			break
 		}
 		for _, comment := range group.List {
-			if line := strings.TrimRight(comment.Text, "\r"); constraint.IsGoBuild(line) {
-				return line
+			if constraint.IsGoBuild(comment.Text) {
+				x, _ := constraint.Parse(comment.Text)
+				return x
 			}
 		}
 	}
-	return ""
+	return nil
 }

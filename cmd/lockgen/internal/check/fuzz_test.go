@@ -44,8 +44,44 @@ func FuzzFile(f *testing.F) {
 	for _, comment := range comments {
 		f.Add("package a\n\nimport \"context\"\n\n//lockgen:service\ntype S interface {\n\t" + comment + "\n\tA(ctx context.Context, id string) error\n}\n")
 	}
+	for _, space := range []string{"\f", "\v", "\t", "\r", "\u00a0"} { // to some a space, to gofmt the end of a line or of a cell
+		for place := range strings.Count(spaced, "_") {
+			before, after := cut(spaced, place)
+			f.Add(strings.ReplaceAll(before+space+after, "_", ""))
+		}
+	}
 	g := generating(f)
 	f.Fuzz(func(t *testing.T, src string) { g.file(t, src) })
+}
+
+// spaced has a mark at each place where the output may repeat a space of its source.
+const spaced = `//go:build _linux || !linux
+
+// a_b
+package a
+
+import "context"
+
+// S_is
+//
+//	_a
+//
+//lockgen:service _wait=1s
+type S interface {
+	// A_does_
+	//lockgen:lock key=a_:{id}_ "wait=_2s"
+	A(ctx context.Context, id string) error //_
+}
+`
+
+// cut returns what is before and after one mark.
+func cut(s string, mark int) (before, after string) {
+	for range mark {
+		part, rest, _ := strings.Cut(s, "_")
+		before, s = before+part, rest
+	}
+	part, after, _ := strings.Cut(s, "_")
+	return before + part, after
 }
 
 // comments are directives, right and wrong.
