@@ -19,6 +19,36 @@ import (
 // patience is the least time for which a waiting call tolerates a Redis that does not answer.
 const patience = 30 * time.Second
 
+// A turn says whose turn it is to ask, as one call knows it.
+type turn uint8
+
+const (
+	turnOfOthers turn = iota // another waiter asks, or none has to
+	turnOfHead               // the waiter is the deputy of the head of the queue, which does not listen, and has it ask
+	turnOwn                  // the waiter asks as soon as there is a reason to
+	turnTaken                // the answer to its request is on its way
+)
+
+// own reports whether the waiter asks for itself.
+func (t turn) own() bool { return t >= turnOwn }
+
+// A reason is why a waiter is to ask. A greater one replaces a smaller one.
+type reason uint8
+
+const (
+	reasonNone    reason = iota
+	reasonSilence        // nothing was heard for long
+	reasonNews           // something has happened
+)
+
+// reasonOf returns the reason that an event tells.
+func reasonOf(ev engine.Event) reason {
+	if ev.Recheck {
+		return reasonSilence
+	}
+	return reasonNews
+}
+
 // A wait is the state of one call in the wait loop. The options of the call and the function that reports that it waits are arguments of the
 // methods instead: what the state pointed to would be on the heap, since its methods hand on what it has.
 type wait struct {
@@ -30,11 +60,8 @@ type wait struct {
 	length  time.Duration // of the wait, as [leases.Config] has it
 	polling bool          // the waiter does not listen
 
-	asking   bool // the answer to ask is on its way
-	leading  bool // it is the turn of this waiter to ask
-	deputy   bool // the waiter listens for the head of the queue, and has it ask
-	reasoned bool // there is a reason to ask
-	recheck  bool // the reason is that nothing was heard for long
+	turn     turn
+	reason   reason
 	over     bool // the wait is over, and the last answer is awaited
 	reported bool // it is reported that the call waits for others
 	resent   int  // requests sent again at once, since an earlier one may have taken effect
@@ -68,7 +95,7 @@ func (s *wait) begin(entry Entry, asked bool, waiting func()) bool {
 		s.deadline = s.timers[0].C
 	}
 	if asked {
-		s.leading, s.asking = true, true
+		s.turn = turnTaken
 		return false
 	}
 	if s.joined(entry) {
@@ -115,7 +142,7 @@ func (s *wait) joined(entry Entry) bool {
 	case Entered:
 		return true
 	case ToAsk:
-		s.leading = true
+		s.turn = turnOwn
 		s.ask()
 	case TurnedAway:
 		s.over = true // only the answer to another waiter is still awaited
@@ -124,7 +151,9 @@ func (s *wait) joined(entry Entry) bool {
 }
 
 // wantsToAsk reports whether the waiter has to ask, or the wait may have come to its end.
-func (s *wait) wantsToAsk() bool { return s.over || s.reasoned && (s.leading && !s.asking || s.deputy) }
+func (s *wait) wantsToAsk() bool {
+	return s.over || s.reason != reasonNone && (s.turn == turnOwn || s.turn == turnOfHead)
+}
 
 // ready asks if the waiter has to, or looks whether the wait has come to its end, and has err.
 //
@@ -148,13 +177,14 @@ func (s *wait) ready() (over bool, err error) {
 			s.limit = s.timers[1].C
 		}
 	}
-	if s.reasoned && s.leading && !s.asking {
-		s.reasoned, s.w.Recheck = false, s.recheck
+	switch {
+	case s.reason == reasonNone:
+	case s.turn == turnOwn:
+		s.reason, s.w.Recheck = reasonNone, s.reason == reasonSilence
 		s.ask()
 		s.w.Recheck = false
-	}
-	if s.reasoned && s.deputy {
-		s.reasoned = false
+	case s.turn == turnOfHead:
+		s.reason = reasonNone
 		s.ask()
 	}
 	return false, nil
@@ -162,7 +192,7 @@ func (s *wait) ready() (over bool, err error) {
 
 // ask sends a request, unless the start belongs to one of Redisson's waiters. A deputy has the head of the queue do so.
 func (s *wait) ask() {
-	if s.deputy {
+	if s.turn == turnOfHead {
 		s.c.alarms.Stop(s.w)
 		s.q.(shared).Remind(s.w) //nolint:forcetypeassert // a queue with a deputy is shared
 		return
@@ -177,7 +207,7 @@ func (s *wait) ask() {
 			return
 		}
 	}
-	s.asking = true
+	s.turn = turnTaken
 	s.c.alarms.Stop(s.w)
 	s.q.Ask(s.w)
 }
@@ -250,14 +280,14 @@ func (s *wait) outcome() error {
 		return core.Ended(s.ctx)
 	case held:
 		return fmt.Errorf("%w%s", failure.ErrNotAcquired, s.after())
-	case s.asking:
+	case s.turn == turnTaken:
 		return nil
 	case s.down.Last != nil:
 		return transport.Unavailable(s.after(), s.down.Last)
 	case fresh(s.saidNo):
 		return fmt.Errorf("%w%s", failure.ErrNotAcquired, s.after())
 	}
-	if ok && !s.leading {
+	if ok && !s.turn.own() {
 		switch {
 		case word.Err == nil && fresh(word.Refused):
 			return fmt.Errorf("%w%s", failure.ErrNotAcquired, s.after())
@@ -276,7 +306,7 @@ func (s *wait) outcome() error {
 		s.answered = word.Answered
 		return nil
 	}
-	s.leading = true
+	s.turn = turnOwn
 	s.ask()
 	return nil
 }
@@ -295,8 +325,7 @@ func (s *wait) handle(cfg *leases.Config, waiting func()) (over bool, err error)
 			return true, failure.ErrClosed
 		}
 		s.closing = s.ends
-		s.recheck = ev.Recheck && (s.recheck || !s.reasoned)
-		if s.reasoned = true; !s.leading && !s.w.Once() {
+		if s.reason = max(s.reason, reasonOf(ev)); !s.turn.own() && !s.w.Once() {
 			s.waits(waiting)
 			s.hear()
 		}
@@ -307,10 +336,10 @@ func (s *wait) handle(cfg *leases.Config, waiting func()) (over bool, err error)
 	case engine.Suspected:
 		s.c.suspect(s.ctx, s.q, s.w, s.length)
 	case engine.Turn:
-		s.leading, s.deputy = true, false
+		s.turn = turnOwn
 		s.ask()
 	case engine.Behind:
-		s.asking, s.leading, s.deputy = false, false, false
+		s.turn = turnOfOthers
 		s.down, s.saidNo = engine.Outage{}, monotonic.Now()
 		if s.w.Once() {
 			return true, failure.ErrNotAcquired
@@ -327,7 +356,9 @@ func (s *wait) handle(cfg *leases.Config, waiting func()) (over bool, err error)
 
 // failed goes on after a request without an answer. It returns an error if that ends the wait.
 func (s *wait) failed(ev engine.Event, cfg *leases.Config) error {
-	s.asking = false
+	if s.turn == turnTaken {
+		s.turn = turnOwn
+	}
 	switch {
 	case s.ctx.Err() != nil && errors.Is(ev.Err, s.ctx.Err()): // tells nothing about Redis
 	case !core.Passing(ev.Err):
@@ -347,7 +378,9 @@ func (s *wait) failed(ev engine.Event, cfg *leases.Config) error {
 
 // refused goes on after Redis has refused. It returns an error if that ends the wait.
 func (s *wait) refused(ev engine.Event, cfg *leases.Config, waiting func()) error {
-	s.asking, s.leading, s.deputy = false, !ev.Deputy, ev.Deputy
+	if s.turn = turnOwn; ev.Deputy {
+		s.turn = turnOfHead
+	}
 	s.down, s.saidNo = engine.Outage{}, monotonic.Now()
 	if s.w.Once() {
 		return failure.ErrNotAcquired
