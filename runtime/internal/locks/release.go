@@ -129,8 +129,8 @@ func releaseGroup(group []*leases.Lease, tell func(err error)) {
 		switch {
 		case op == nil:
 			tell(unlocked(l, err))
-		case op.Pending: // the answer to a request has it sent, and may have come already
-		case op.Plain:
+		case op.Way == resource.AfterAnswer: // which may have come already
+		case op.Way == resource.ByFree:
 			list.frees = append(list.frees, op)
 		default:
 			g.Resource().Kind.SendRelease(op, true)

@@ -107,7 +107,8 @@ func (r *Mutex) Releasing(op *resource.ReleaseOp) {
 	if op.Of == nil {
 		return
 	}
-	if op.Pending = tk.Asking > 0; op.Pending {
+	asking := tk.Asking > 0
+	if asking {
 		tk.More().Pending = op
 	} else {
 		tk.Traces(trace.Unlocks)
@@ -118,14 +119,19 @@ func (r *Mutex) Releasing(op *resource.ReleaseOp) {
 		op.Again.Standing = true
 		op.Again.To(engine.TicketQueued)
 	}
-	op.Plain = op.Again == nil && !tk.OthersWait && !tk.Standing && !op.Pending
+	switch {
+	case asking:
+		op.Way = resource.AfterAnswer
+	case op.Again == nil && !tk.OthersWait && !tk.Standing:
+		op.Way = resource.ByFree
+	}
 }
 
 // SendRelease chooses the script: free.lua for the first request, if this process knows of no waiter.
 func (r *Mutex) SendRelease(op *resource.ReleaseOp, first bool) {
 	switch {
-	case first && op.Pending:
-	case first && op.Plain:
+	case first && op.Way == resource.AfterAnswer: // [Mutex.settled] sends it
+	case first && op.Way == resource.ByFree:
 		r.Client.Frees.Submit(op, true)
 	default:
 		r.Client.Releases.Submit(op, first)
@@ -136,7 +142,7 @@ func (r *Mutex) Proceed(op *resource.ReleaseOp, done resource.Released, err erro
 	r.Busy--
 	r.Answers.Changes()
 	r.NoteRelease(op, done.Released)
-	if op.Again != nil && op.Twice {
+	if op.Again != nil && op.MayArrive() {
 		op.Again.OutcomeUnknown = true
 	}
 	if op.Again != nil && r.Ticket == op.Again {

@@ -24,6 +24,24 @@ type Released struct {
 	Sent time.Time // before the request
 }
 
+// A ReleaseWay says how the first request for the release of a mutex is sent. Further ones are sent by release.lua.
+type ReleaseWay uint8
+
+const (
+	ByRelease   ReleaseWay = iota // by release.lua
+	ByFree                        // by free.lua, which is enough: this process knows of no waiter for the key
+	AfterAnswer                   // by release.lua, when a request of the ticket is answered
+)
+
+// A priorRelease is what may have become of the requests for a release before the last one. A greater one replaces a smaller one.
+type priorRelease uint8
+
+const (
+	priorNone    priorRelease = iota // there was none, or it has done nothing
+	priorUnknown                     // one may have succeeded without our knowing
+	priorResent                      // so, and it was sent again, and may still arrive
+)
+
 // A ReleaseOp is the release of a ticket, or of its place in the wait queue. The client sends it until Redis has answered, for at most
 // Options.OpTimeout; then the ticket is withdrawn in the background.
 type ReleaseOp struct {
@@ -32,17 +50,15 @@ type ReleaseOp struct {
 	Placed bool   // Redis may hand the lock over to it even if it refuses the release for good
 
 	limit time.Time // when to go on in the background
-	tried bool      // a request may have succeeded without our knowing
-	Twice bool      // a request was sent again, and may still arrive
+	prior priorRelease
 	down  engine.Outage
 
 	// Of a mutex:
-	Start   time.Duration // of Redisson's waiters
-	Heard   uint64        // how many messages had come on Redisson's channel before, if its waiters may have a start
-	Plain   bool          // this process knows of no waiter for the key, and free.lua is enough
-	Pending bool          // it is sent when a request of the ticket is answered
-	Again   *Ticket       // the ticket by which this process wants the key once more, with terms
-	Terms   engine.Terms
+	Start time.Duration // of Redisson's waiters
+	Heard uint64        // how many messages had come on Redisson's channel before, if its waiters may have a start
+	Way   ReleaseWay    // ByFree becomes ByRelease with the first answer
+	Again *Ticket       // the ticket by which this process wants the key once more, with terms
+	Terms engine.Terms
 
 	done    chan error // the outcome, if the ticket was granted, or errLate, or both
 	awaited int        // its place among the awaited releases, counted from 1; 0 if it is none of them; guarded by these
@@ -62,6 +78,9 @@ func (r *LineCore) ReleaseOf(tk *Ticket, of *Grant) *ReleaseOp {
 	return op
 }
 
+// MayArrive reports whether a request may still arrive that was sent before the last one.
+func (op *ReleaseOp) MayArrive() bool { return op.prior == priorResent }
+
 // recycle lets another release use op.
 func (op *ReleaseOp) recycle() {
 	*op = ReleaseOp{done: op.done}
@@ -73,7 +92,7 @@ func (op *ReleaseOp) Key() string { return op.Ticket.Resource.Key }
 func (op *ReleaseOp) Append(to *protocol.Texts, _ bool) {
 	tk, on := op.Ticket, op.Ticket.Resource
 	tk.Traces(trace.GivesBack)
-	if op.Plain {
+	if op.Way == ByFree {
 		on.Client.Wire.Free(to, on.Key, tk.Number)
 		return
 	}
@@ -123,21 +142,25 @@ func (op *ReleaseOp) Run(once func() (protocol.Outcome, bool, error)) {
 // reports the outcome to the caller that waits for it. The ticket is withdrawn if need be, and if a request of it whose
 // reply was lost may still be on its way.
 func (op *ReleaseOp) Answered(sent time.Time, reply protocol.Answer, again bool, err error) {
-	op.tried, op.Twice = op.tried || again, op.Twice || again
+	if again {
+		op.prior = priorResent
+	}
 	done, withdraw := Released{protocol.ReadRelease(reply), sent}, false
-	plain := op.Plain
-	op.Plain = false // for the next request
+	freed := op.Way == ByFree
+	if freed {
+		op.Way = ByRelease // for the next request
+	}
 	switch {
-	case err == nil && plain && done.Outcome == protocol.Contended:
+	case err == nil && freed && done.Outcome == protocol.Contended:
 		op.Ticket.Resource.Kind.SendRelease(op, false)
 		return
 	case err == nil:
-		if done.Outcome == protocol.NotOurs && !op.tried { // otherwise by the request whose reply was lost
+		if done.Outcome == protocol.NotOurs && op.prior == priorNone { // otherwise by the request whose reply was lost
 			err = failure.Lost(watchdog.ErrRefused)
 		}
 	case !core.Passing(err):
 		done.Released = protocol.Released{Outcome: protocol.NotOurs}
-		err, withdraw = core.Refused(err), op.tried || op.Placed
+		err, withdraw = core.Refused(err), op.prior != priorNone || op.Placed
 	case op.sendAgain(err):
 		return
 	default:
@@ -176,7 +199,9 @@ func (op *ReleaseOp) sendAgain(err error) bool {
 		r.Answers.Fails(err)
 		r.Mu.Unlock()
 	}
-	op.tried = op.tried || transport.Unknown(err)
+	if transport.Unknown(err) {
+		op.prior = max(op.prior, priorUnknown)
+	}
 	pause := op.down.Pause(r.Client.Settings.Retry.Pause, err)
 	if core.Now().Add(pause).After(op.limit) {
 		return false
