@@ -287,6 +287,7 @@ func TestRedLock_GoesRoundInAProcess(t *testing.T) {
 				lease := ok(t)(m.Lock(patient(t), c.first...))
 				got := lockLater(patient(t), m, c.second...)
 				receive(t, waiting, "it waits")
+				until(t, "the grant of each key, also of one that the majority did not need", func() bool { return len(fields(t, server, key)) == 1 })
 				before := fields(t, server, key)
 				local := client.Stats().HandOversLocal
 				free(t, lease)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -27,10 +28,6 @@ type Request interface {
 	Answered(sent time.Time, reply protocol.Answer, again bool, err error)
 }
 
-// mostBatched is how many requests one script handles at most: enough to make the round trip cheap, few enough that the
-// server is not kept from others for longer than a fraction of a millisecond.
-const mostBatched = 128
-
 // keptRoom is for how many requests a queue keeps room when none is left. Thousands of calls that begin to wait together need more, once.
 const keptRoom = 16 * mostBatched
 
@@ -42,9 +39,9 @@ const (
 	gatherReviews = 10 * time.Millisecond
 )
 
-// A Batcher sends requests for one script. While a script is under way, requests that come meanwhile wait and go together. So a
-// lone caller waits for nobody, and a crowd shares the cost of the round trip, of the command and of the call into Lua,
-// which is most of what locking a free key costs.
+// A Batcher sends requests for one script. While scripts are under way, requests that come meanwhile may wait and go together:
+// window.go says when. So few callers wait for nobody, and a crowd shares the cost of the round trip, of the command and of the call
+// into Lua, which is most of what locking a free key costs.
 //
 // In a cluster, requests for keys of one slot go together, since a script may have no others. No request waits for another
 // slot, whose server may be ill.
@@ -72,32 +69,6 @@ type slotQueue struct {
 	callers int // how many callers have put requests into it since it was empty
 	added   int // how many SubmitAll adds to the queue
 	sending int // scripts under way, or about to be
-}
-
-// A second script is sent when a few requests wait, so that the server does not wait for the client, nor the client for
-// the server; and more when as many requests wait as one script handles: they need not wait for the answer to others.
-// A small crowd has more scripts under way, each when a few requests wait.
-// A server that is near answers before a few requests have gathered. There a crowd that is not small has as many scripts under way, each
-// when a quarter of the crowd waits: with fewer scripts the client and the server wait for each other in turns, and with smaller ones both
-// have more work.
-const (
-	few         = 4
-	near        = 500 * time.Microsecond
-	sendingFew  = 4
-	mostSending = 8
-)
-
-// another reports whether one more script is sent beside others, for so many requests that wait.
-func (t *Transport) another(others, waiting int) bool {
-	switch took := t.pace.typical(); {
-	case others == 0 || others < mostSending && waiting >= mostBatched:
-		return true
-	case t.crowd.small():
-		return others < sendingFew && waiting >= few
-	case 0 < took && took < near:
-		return others < sendingFew && waiting >= t.crowd.size()/4
-	}
-	return others == 1 && waiting >= few
 }
 
 // Batcher returns a batcher for a script. grants says that its requests lock, so that replicas may have to confirm them.
@@ -230,6 +201,9 @@ func (q *slotQueue) gather() {
 // send sends until the queue is empty, or until another goroutine goes on with that, since an answer is late.
 func (q *slotQueue) send() {
 	for {
+		if q.b.net.yields() {
+			runtime.Gosched()
+		}
 		c := q.call()
 		if len(c.some) > 0 && c.run() || !q.ends(c) {
 			return

@@ -310,55 +310,6 @@ func TestBatcher_AllConnectionsAreMute(t *testing.T) {
 	require.Empty(t, failed)
 }
 
-// A second script waits for a part of the crowd where answers come soon, and for few requests where they take long, or nobody knows. A
-// small crowd has more scripts under way, and a crowd that becomes small as well.
-func TestBatcher_SecondScript(t *testing.T) {
-	t.Parallel()
-	var net Transport
-	least := func(others int) int { // how many have to wait
-		for waiting := 1; ; waiting++ {
-			if net.another(others, waiting) {
-				return waiting
-			}
-		}
-	}
-	all := func() (n [sendingFew + 1]int) {
-		for others := range n {
-			n[others] = least(others)
-		}
-		return n
-	}
-	took := func(d time.Duration) { net.pace.took.Store(int64(d)) }
-	for range 2 { // it is no matter of the first time
-		net.crowd.joins(mostSmall)
-		for _, d := range []time.Duration{0, near / 2, 2 * near} {
-			took(d)
-			require.Equal(t, [...]int{1, few, few, few, mostBatched}, all())
-		}
-		require.Equal(t, mostBatched, least(mostSending-1))
-		require.False(t, net.another(mostSending, 10*mostBatched))
-
-		net.crowd.joins(100 - mostSmall)
-		for _, d := range []time.Duration{0, 2 * near} {
-			took(d)
-			require.Equal(t, [...]int{1, few, mostBatched, mostBatched, mostBatched}, all())
-		}
-		took(near / 2)
-		require.Equal(t, [...]int{1, 25, 25, 25, mostBatched}, all())
-		net.crowd.joins(10*mostBatched - 100)
-		require.Equal(t, [...]int{1, mostBatched, mostBatched, mostBatched, mostBatched}, all())
-
-		net.crowd.answered(10 * mostBatched)
-		require.False(t, net.crowd.small(), "these callers may be about to send again")
-		for range 10 * crowdScripts {
-			net.crowd.joins(1)
-			net.crowd.answered(1)
-		}
-		require.LessOrEqual(t, net.crowd.size(), 1)
-	}
-	require.Zero(t, net.crowd.under.Load())
-}
-
 // One script has more of the requests that are in no hurry, and each of them once. A request of which nothing is left in the queue is
 // kept alive by none.
 func TestBatcher_Reviewer(t *testing.T) {

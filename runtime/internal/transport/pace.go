@@ -25,11 +25,6 @@ type crowd struct {
 	most  atomic.Int32 // how many were under way at once lately
 }
 
-// mostSmall is how many requests a small crowd has at most. It was measured with a server on the same machine: up to 24 callers gain by
-// several small scripts under way, since neither the client nor the server waits for the other one; 32 callers and more lose by them,
-// since they make more commands.
-const mostSmall = 24
-
 // joins counts n more requests.
 func (c *crowd) joins(n int) {
 	if under := c.under.Add(int32(n)); under > c.most.Load() {
@@ -51,9 +46,6 @@ const crowdScripts = 32
 
 // size returns how many requests were under way at once lately.
 func (c *crowd) size() int { return int(c.most.Load()) }
-
-// small reports whether few requests are under way.
-func (c *crowd) small() bool { return c.size() <= mostSmall }
 
 // traffic counts the scripts under way over the shared connection and the direct one. The zero value has none.
 type traffic struct {

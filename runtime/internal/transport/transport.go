@@ -17,7 +17,7 @@
 // type Transport:
 //
 //	what goes in and out  config.go, reply.go, errors.go
-//	figures               pace.go (response times, load), pending.go (requests without an answer), deadline.go
+//	figures               pace.go (response times, load), window.go (scripts under way at once), pending.go (requests without an answer), deadline.go
 //	one server            link.go (the client of rueidis), script.go (runs a script, and loads it)
 //	a cluster             slots.go (asks for the owners of slots), cluster.go (knows them), channels.go, guards.go (notices failures),
 //	                      route.go (redirects commands after a failover)
