@@ -75,6 +75,7 @@ func (w *worker) cycle(o order) (a answer, err error) {
 			}
 		})
 	}
+	defer compute(o.Busy)()
 	<-time.After(begin - now())
 	before, start := use(false), time.Now()
 	stopProfile, err := w.profile()

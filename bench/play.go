@@ -15,6 +15,7 @@ type party struct {
 	many       int // keys that it locks together
 	clients    int // that its goroutines use in turn; 0 as 1
 	pause      time.Duration
+	busy       int // goroutines that compute meanwhile
 }
 
 // A match is several processes with their results.
@@ -48,7 +49,7 @@ func playOn(e *env, lib library, ps []*process, parties []party) (*match, error)
 	begin, keys := time.Now().Add(warm), fresh()
 	orders := make([]order, len(parties))
 	for i, x := range parties {
-		orders[i] = order{Op: "cycle", Goroutines: x.goroutines, Shared: x.shared, Many: x.many, Pause: x.pause, Keys: keys, Begin: begin, Length: e.length, Patience: grace}
+		orders[i] = order{Op: "cycle", Goroutines: x.goroutines, Shared: x.shared, Many: x.many, Pause: x.pause, Busy: x.busy, Keys: keys, Begin: begin, Length: e.length, Patience: grace}
 		if !x.shared {
 			orders[i].Keys += ":" + strconv.Itoa(i)
 		}

@@ -34,6 +34,14 @@ var pages = []page{
 		"S17, neighbour": "另一个进程想要刚刚解锁的键；此处列出 WithLinger",
 		"S18":            "在三节点的集群中持有并续期许多锁",
 		"S19":            "300 个客户端，一个 RWMutex，各自以写方式加锁",
+		"S20, 4":         "4 个 goroutine，无竞争的键",
+		"S20, 8":         "8 个 goroutine，无竞争的键",
+		"S20, busy 16":   "处理器繁忙：16 个 goroutine，无竞争的键",
+		"S20, busy 64":   "处理器繁忙：64 个 goroutine，无竞争的键",
+		"S20, busy 256":  "处理器繁忙：256 个 goroutine，无竞争的键",
+		"S20, far 8":     "远处的服务器：8 个 goroutine，无竞争的键",
+		"S20, far 64":    "远处的服务器：64 个 goroutine，无竞争的键",
+		"S20, far 256":   "远处的服务器：256 个 goroutine，无竞争的键",
 	}},
 }
 

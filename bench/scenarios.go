@@ -166,6 +166,7 @@ func allScenarios() []*scenario {
 		},
 	)
 	all = append(all, severalScenarios()...)
+	all = append(all, everydayScenarios()...)
 	all = append(all,
 		&scenario{
 			id: "S9", title: "Locking again what one holds", fit: func(lib library) bool { return lib.reenters },

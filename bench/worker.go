@@ -33,6 +33,7 @@ type order struct {
 	Shared     bool          // all lock one key
 	Many       int           // keys that are locked together; 0 as 1
 	Pause      time.Duration // between two cycles of a goroutine
+	Busy       int           // other goroutines, which compute
 	Begin      time.Time     // the time when counting begins, after a warm-up
 	Length     time.Duration
 
