@@ -35,8 +35,8 @@ func needs(x constraint.Expr, tag string) bool {
 	return false
 }
 
-// written is the build constraint of a file, or nil. The output does not repeat its text: a form feed is a space to the go command and ends a
-// line in gofmt. A constraint that does not parse is refused before (load).
+// written returns the build constraint of a file, or nil. The output does not repeat its text: the go command takes a form feed for a space, and
+// gofmt ends the line there. Package load has refused a constraint that does not parse.
 func written(file *ast.File) constraint.Expr {
 	for _, group := range file.Comments {
 		if group.Pos() > file.Package {
