@@ -437,6 +437,56 @@ func TestFault_CloseWithdrawsWhatALateCopyTook(t *testing.T) {
 	}
 }
 
+// A request that was sent twice may reach the server twice, and late: when its call has ended, and the client is being closed. Close waits for it,
+// and removes what it took.
+func TestFault_CloseWaitsForALateRequest(t *testing.T) {
+	t.Parallel()
+	acquires := redistest.EvalSHA(scripts.Take.SHA1(), scripts.Acquire.SHA1(), scripts.FairAcquire.SHA1(), scripts.RWWrite.SHA1())
+	for name, lock := range exclusives {
+		for end, stop := range closings() {
+			t.Run(name+"/"+end, func(t *testing.T) {
+				t.Parallel()
+				l := newLine(t, lockrt.Options{OpTimeout: patience})
+				var late atomic.Bool
+				reaches, others := make(chan struct{}), make(chan struct{}, 10000)
+				arrive := sync.OnceFunc(func() { close(reaches) })
+				t.Cleanup(arrive)
+				l.proxy.OnRequest(func(cmd []string) {
+					switch {
+					case !slices.Contains(cmd, l.key):
+					case !acquires(cmd):
+						others <- struct{}{}
+					case late.CompareAndSwap(false, true):
+						<-reaches // with all that follows over the same connection
+					}
+				})
+				lease, err := lock(l.client, l.key).Lock(patient(t), unexpiring)
+				require.NoError(t, err)
+				require.True(t, late.Load())
+				require.NoError(t, lease.Unlock(t.Context()))
+				receive(t, others, "the release, or a withdrawal")
+				closed := later(func() error { return stop(l.client) })
+				withdrawn := func() bool { // since Close has begun
+					for range 3 {
+						select {
+						case <-others:
+						case err := <-closed:
+							t.Error("closed before the request has reached the server", err)
+							return false
+						}
+					}
+					return true
+				}()
+				arrive()
+				if withdrawn {
+					require.NoError(t, receive(t, closed, "the end of "+end))
+				}
+				gone(t, l.server, l.key) // taken for no call
+			})
+		}
+	}
+}
+
 // Close withdraws the request once more, and ends within its bound if there is no answer.
 func TestFault_CloseIsBoundedWhileALateCopyMayCome(t *testing.T) {
 	t.Parallel()

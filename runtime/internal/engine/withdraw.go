@@ -18,21 +18,22 @@ import (
 // be on its way; else the first answer is enough. They give up after a minute without one. When the client is closed
 // they send what was not sent yet, and again if the connection breaks or stays mute, but do not wait for a server that is
 // away. They withdraw a ticket that they watch once more, and watch it no longer: a request for it that reaches the server
-// after that leaves a key until its lease ends. An error of any kind is no answer: an operator may delete a key of another
+// after that leaves a key until its lease ends. Before that they wait until no request is under way any more, for a while. An error of any kind is no answer: an operator may delete a key of another
 // type, or grant a missing permission.
 //
 // Tickets that one request can withdraw form a group. A ticket that is added during a request of its group goes with
 // the next one, but does not wait for long: on a mute connection requests arrive and answers do not.
 type Withdrawals struct {
-	spawn   func(f func())  // runs f on another goroutine
-	stopped <-chan struct{} // closed when the client is closed
-	kick    chan struct{}   // at most one token: the first of the queue may be due
+	spawn   func(f func())         // runs f on another goroutine
+	stopped <-chan struct{}        // closed when the client is closed
+	settled func() <-chan struct{} // closed when no earlier request may still take effect, or that is not awaited any longer
+	kick    chan struct{}          // at most one token: the first of the queue may be due
 
 	mu      sync.Mutex // guards the rest
 	groups  map[Withdrawer]*withdrawalGroup
 	queue   groupQueue
 	working bool // the goroutine runs
-	closing bool // the client is closed
+	closing bool // the client is closed, and each ticket is withdrawn for the last time
 }
 
 // A Withdrawer withdraws tickets, all of them with one request. The tickets of equal withdrawers form a group.
@@ -117,9 +118,10 @@ const (
 	mostWithdrawn = 500
 )
 
-// Init prepares the withdrawals of a client, whose goroutines spawn starts, and which is closed when stopped is.
-func (ws *Withdrawals) Init(spawn func(f func()), stopped <-chan struct{}) {
-	ws.spawn, ws.stopped, ws.kick = spawn, stopped, make(chan struct{}, 1)
+// Init prepares the withdrawals of a client, whose goroutines spawn starts, and which is closed when stopped is. After that, settled is called
+// if a ticket is watched.
+func (ws *Withdrawals) Init(spawn func(f func()), stopped <-chan struct{}, settled func() <-chan struct{}) {
+	ws.spawn, ws.stopped, ws.settled, ws.kick = spawn, stopped, settled, make(chan struct{}, 1)
 }
 
 // Add withdraws tickets. It does not block. A ticket that was added before is withdrawn anew.
@@ -148,6 +150,7 @@ func (ws *Withdrawals) Add(by Withdrawer, list ...*Withdrawal) {
 		old.Tokens = max(old.Tokens, wd.Tokens) // the one that was added by its number alone does not know its place
 		old.Aside, old.Watch, old.limit = wd.Aside, max(old.Watch, wd.Watch), limit
 		old.added++
+		ws.closing = ws.closing && wd.Watch == 0 // else it is sent at once, and for the last time when no request is under way
 		switch first, then := old.Over, wd.Over; {
 		case old == wd || then == nil:
 		case first == nil:
@@ -183,6 +186,7 @@ func (ws *Withdrawals) work() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	stopped := ws.stopped
+	var settled <-chan struct{}
 	for {
 		wait, over, ok := ws.look()
 		for _, f := range over {
@@ -194,12 +198,34 @@ func (ws *Withdrawals) work() {
 		timer.Reset(wait)
 		select {
 		case <-ws.kick:
+			if stopped == nil && settled == nil {
+				settled = ws.last()
+			}
 		case <-timer.C:
 		case <-stopped:
-			stopped = nil
+			stopped, settled = nil, ws.last()
+		case <-settled:
+			settled = nil
 			ws.close()
 		}
 	}
+}
+
+// last returns a channel that is closed when the tickets are to be withdrawn for the last time, or nil if they are.
+func (ws *Withdrawals) last() <-chan struct{} {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.closing {
+		return nil
+	}
+	for _, group := range ws.groups {
+		for _, wd := range group.all {
+			if wd.Watch > 0 {
+				return ws.settled()
+			}
+		}
+	}
+	return ws.stopped
 }
 
 // close has the rest sent, since the client is closed.

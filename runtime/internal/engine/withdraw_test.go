@@ -75,11 +75,24 @@ func (ws *Withdrawals) idle() bool {
 // withdrawing runs f in virtual time with withdrawals to an office, which end with it.
 func withdrawing(t *testing.T, answer func(request int) said, f func(t *testing.T, ws *Withdrawals, o *office, stop func())) {
 	t.Helper()
+	atOnce := func() <-chan struct{} {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	withdrawingUntil(t, atOnce, answer, f)
+}
+
+// withdrawingUntil is withdrawing while other requests are under way, until settled says.
+func withdrawingUntil(
+	t *testing.T, settled func() <-chan struct{}, answer func(request int) said, f func(t *testing.T, ws *Withdrawals, o *office, stop func()),
+) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var ws Withdrawals
 		var goroutines sync.WaitGroup
 		stopped := make(chan struct{})
-		ws.Init(func(f func()) { goroutines.Go(f) }, stopped)
+		ws.Init(func(f func()) { goroutines.Go(f) }, stopped, settled)
 		stop := sync.OnceFunc(func() { close(stopped) })
 		f(t, &ws, newOffice(answer), stop)
 		stop()
@@ -293,18 +306,18 @@ func TestWithdrawals_Close(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, o.requests())
 	})
-	withdrawing(t, always(said{}), func(t *testing.T, ws *Withdrawals, o *office, stop func()) { // nor one that was not sent before
+	withdrawing(t, always(said{}), func(t *testing.T, ws *Withdrawals, o *office, stop func()) { // nor is another one that comes later
 		ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour})
 		synctest.Wait()
 		stop()
-		ws.Add(o, &Withdrawal{Number: 2, Watch: time.Hour})
+		ws.Add(o, &Withdrawal{Number: 2})
 		synctest.Wait()
 		_, asked := o.sent()
 		require.Equal(t, map[uint64]int{1: 2, 2: 1}, asked)
 		ws.Add(o, &Withdrawal{Number: 3, Watch: time.Hour}) // by a call that ends after Close
 		synctest.Wait()
 		_, asked = o.sent()
-		require.Equal(t, map[uint64]int{1: 2, 2: 1, 3: 1}, asked)
+		require.Equal(t, map[uint64]int{1: 2, 2: 1, 3: 2}, asked)
 		require.True(t, ws.idle())
 	})
 	withdrawing(t, func(request int) said { // the request of Close is under way when another ticket comes
@@ -321,6 +334,63 @@ func TestWithdrawals_Close(t *testing.T) {
 		pass(2 * time.Second)
 		_, asked := o.sent()
 		require.Equal(t, map[uint64]int{1: 2, 2: 1}, asked)
+		require.True(t, ws.idle())
+	})
+}
+
+// When the client is closed, tickets that are watched are withdrawn for the last time when the requests before are settled, also one that comes
+// after that. A ticket that is not watched waits for nothing.
+func TestWithdrawals_CloseWaitsForEarlierRequests(t *testing.T) {
+	t.Parallel()
+	settles := func() <-chan struct{} {
+		done := make(chan struct{})
+		time.AfterFunc(time.Second, func() { close(done) })
+		return done
+	}
+	withdrawingUntil(t, settles, always(said{}), func(t *testing.T, ws *Withdrawals, o *office, stop func()) {
+		ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour})
+		pass(time.Minute)
+		before, _ := o.sent()
+		stop()
+		pass(999 * time.Millisecond)
+		require.Equal(t, len(before), o.requests())
+		pass(time.Millisecond)
+		require.Equal(t, len(before)+1, o.requests())
+		require.True(t, ws.idle())
+
+		ws.Add(o, &Withdrawal{Number: 2, Watch: time.Hour})
+		synctest.Wait()
+		_, asked := o.sent()
+		require.Equal(t, 1, asked[2], "at once")
+		require.False(t, ws.idle())
+		pass(time.Second)
+		_, asked = o.sent()
+		require.Greater(t, asked[2], 1)
+		require.True(t, ws.idle())
+	})
+	withdrawingUntil(t, settles, func(request int) said { // the last request is under way when another ticket comes
+		if request == 2 {
+			<-time.After(time.Minute)
+		}
+		return said{}
+	}, func(t *testing.T, ws *Withdrawals, o *office, stop func()) {
+		ws.Add(o, &Withdrawal{Number: 1, Watch: time.Minute})
+		stop()
+		pass(time.Second)
+		require.Equal(t, 2, o.requests())
+		ws.Add(o, &Withdrawal{Number: 2, Watch: time.Hour})
+		pass(2 * time.Minute)
+		times, asked := o.sent()
+		require.GreaterOrEqual(t, asked[2], 2, "at once, and when the requests before are settled")
+		require.GreaterOrEqual(t, times[len(times)-1]-times[1], time.Second)
+		require.True(t, ws.idle())
+	})
+	withdrawingUntil(t, settles, always(said{0, errBroke}), func(t *testing.T, ws *Withdrawals, o *office, stop func()) {
+		ws.Add(o, &Withdrawal{Number: 1})
+		synctest.Wait()
+		require.False(t, ws.idle())
+		stop()
+		synctest.Wait()
 		require.True(t, ws.idle())
 	})
 }

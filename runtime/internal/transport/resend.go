@@ -27,8 +27,7 @@ const mostMute = 8
 // RunInTime sends a command by first, or by [Transport.Run] if that is nil, and also beside it each time that the answer has
 // not come for a while, and at once when its connection ends before that: [MostBeside] times at most, or more often while the server
 // answers other commands. It returns the first answer, or how the last try failed, of those that may have run if there are some, and
-// whether the command may have run more than once. Once it has returned, nothing waits for the other answers, not even a client that is
-// being closed.
+// whether the command may have run more than once. Once it has returned, nothing waits for the other answers, but what calls [Transport.Settled].
 func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.Command) (reply Reply, again bool) {
 	x := t.timely(cmd)
 	x.first = first
@@ -93,11 +92,10 @@ func (t *Transport) runOrLeave(cmd protocol.Command, by successor) (reply Reply,
 	}
 	l.mu.Unlock()
 	if left {
-		l.answered(x)
 		if !x.way.beside {
 			t.traffic.stuck.Add(-1)
 		}
-		x.replies <- timelyReply{Reply: reply, first: true}
+		x.comes(timelyReply{Reply: reply, first: true})
 		t.cfg.User.Return()
 		return Reply{}, true
 	}
@@ -125,6 +123,8 @@ type timely struct {
 	resends uint64         // of the transport, when it was sent first
 	stood   bool           // at was moved since then, because this process stood still
 	over    bool           // the first command is answered, or has failed
+	open    int            // commands that were sent and have neither an answer nor failed
+	left    bool           // the call has returned, and the answers to those come too late for it
 	on      *string        // the server whose shared connection has not answered that for too long, or nil
 }
 
@@ -144,8 +144,7 @@ var timelies = sync.Pool{New: func() any {
 		} else {
 			reply = Reply{x.net.runBy(x.way, x.cmd)}
 		}
-		x.net.lateness.answered(x)
-		x.replies <- timelyReply{Reply: reply, first: true}
+		x.comes(timelyReply{Reply: reply, first: true})
 	}
 	return x
 }}
@@ -209,6 +208,7 @@ func (x *timely) await() (reply Reply, again bool) {
 		switch {
 		case err == nil && !(nothing && got.first), last && (sent >= MostBeside || nothing || !errors.Is(err, rueidis.ErrClosing) && !Cut(err)):
 			l.remove(x)
+			l.leave(x)
 			l.mu.Unlock()
 			open := x.round && again && refuses(got.Err()) // that is no word about the other commands
 			switch reply = got.Reply; {
@@ -251,13 +251,37 @@ func tookSome(reply Reply) bool {
 	return len(numbers) == 0 || numbers[0] != 0
 }
 
-// send sends the command once more.
+// send sends the command once more, unless the call has returned.
 func (x *timely) send(cmd protocol.Command, how func(protocol.Command) Reply) {
-	replies := x.replies
+	l := &x.net.lateness
+	l.mu.Lock()
+	left := x.left
+	if !left {
+		x.open++
+	}
+	l.mu.Unlock()
+	if left {
+		return
+	}
 	if x.round {
 		cmd = protocol.SentAgain(cmd)
 	}
-	x.net.cfg.User.Detach(func() { replies <- timelyReply{Reply: how(cmd)} })
+	x.net.cfg.User.Detach(func() { x.comes(timelyReply{Reply: how(cmd)}) })
+}
+
+// comes hands on an answer, or how a command failed, to the call, which uses x again when it has all of them.
+func (x *timely) comes(got timelyReply) {
+	l := &x.net.lateness
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if got.first {
+		l.answered(x)
+	}
+	if x.open--; x.left {
+		l.settle(-1)
+		return
+	}
+	x.replies <- got // which has room
 }
 
 // lateness looks at what is under way from time to time, and has sent again what is late. The zero value is ready.
@@ -270,6 +294,9 @@ type lateness struct {
 
 	mute     map[string]int // by servers: requests without an answer for too long over the shared connection
 	anywhere atomic.Bool    // there is one
+
+	strays  int      // commands of calls that have returned, which have neither an answer nor failed
+	settled []func() // called when there are none
 }
 
 // lookLate is how often what is under way is looked at: one timer for all costs less than one for each.
@@ -278,7 +305,7 @@ const lookLate = leastPatience / 10
 func (l *lateness) add(x *timely) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	x.sent, x.at, x.i, x.resends = 1, monotonic.Now(), len(l.all), x.net.Resent()
+	x.sent, x.open, x.at, x.i, x.resends = 1, 1, monotonic.Now(), len(l.all), x.net.Resent()
 	l.all = append(l.all, x)
 	if l.looks {
 		return
@@ -343,10 +370,41 @@ func (l *lateness) avoid(x *timely) {
 	l.anywhere.Store(true)
 }
 
-// answered ends avoid: the first command of x is answered, or has failed.
-func (l *lateness) answered(x *timely) {
+// leave records that the call of x returns. The caller holds l.mu.
+func (l *lateness) leave(x *timely) {
+	x.left = true
+	l.settle(x.open)
+}
+
+// settle adds to the strays. The caller holds l.mu.
+func (l *lateness) settle(change int) {
+	if l.strays += change; l.strays > 0 {
+		return
+	}
+	for _, f := range l.settled {
+		f()
+	}
+	l.settled = nil
+}
+
+// Settled returns a channel that is closed when each command has been answered, or has failed, whose call has returned, or after half of
+// OpTimeout. Until then such a command may still be done.
+func (t *Transport) Settled() <-chan struct{} {
+	l, settled := &t.lateness, make(chan struct{})
+	over := sync.OnceFunc(func() { close(settled) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	timer := time.AfterFunc(t.cfg.OpTimeout/2, over)
+	l.settled = append(l.settled, func() {
+		timer.Stop()
+		over()
+	})
+	l.settle(0)
+	return settled
+}
+
+// answered ends avoid: the first command of x is answered, or has failed. The caller holds l.mu.
+func (l *lateness) answered(x *timely) {
 	x.over = true
 	if x.on == nil {
 		return

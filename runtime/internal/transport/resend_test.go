@@ -297,3 +297,61 @@ func TestRunRoundInTime_Replicas(t *testing.T) {
 		})
 	}
 }
+
+// TestSettled has a command be sent twice and answered once: until its other answer comes, a client that stops has to expect its effects.
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan Reply)
+		net := &Transport{link: link{cfg: Config{User: &fake{}, OpTimeout: 3 * time.Second}}}
+		l := &net.lateness
+		hold := func(protocol.Command) Reply { return <-answers }
+		settled := func() bool {
+			synctest.Wait()
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.strays == 0
+		}
+		ask := func() {
+			x := &timely{net: net, cmd: protocol.Command{Keys: []string{"k"}}, replies: make(chan timelyReply, 2*mostMute), first: hold}
+			x.begin = func() { x.comes(timelyReply{Reply: hold(x.cmd), first: true}) }
+			done := make(chan bool)
+			go func() {
+				_, again := x.run()
+				done <- again
+			}()
+			synctest.Wait()
+			x.send(x.cmd, hold)
+			l.mu.Lock()
+			x.sent++
+			l.mu.Unlock()
+			answers <- Reply{}
+			require.True(t, <-done)
+			x.send(x.cmd, func(protocol.Command) Reply {
+				t.Error("a command is sent again for a call that has returned")
+				return Reply{}
+			})
+		}
+		<-net.Settled() // nothing was sent
+
+		ask()
+		require.False(t, settled())
+		all, more := net.Settled(), net.Settled()
+		select {
+		case <-all:
+			t.Error("one has no answer")
+		default:
+		}
+		answers <- Reply{}
+		<-all
+		<-more
+		require.True(t, settled())
+
+		ask()
+		since := time.Now()
+		<-net.Settled()
+		require.Equal(t, 1500*time.Millisecond, time.Since(since))
+		answers <- Reply{}
+		require.True(t, settled())
+	})
+}

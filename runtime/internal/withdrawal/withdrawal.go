@@ -57,7 +57,7 @@ type Host interface {
 // Init prepares the withdrawals of a client, which is closed when stopped is.
 func (c *Client) Init(cfg Config, stopped <-chan struct{}) {
 	c.Config = cfg
-	c.Withdrawals.Init(cfg.Spawn, stopped)
+	c.Withdrawals.Init(cfg.Spawn, stopped, cfg.Net.Settled)
 }
 
 // A Withdrawer withdraws the tickets to the lock of a kind with a key, see [engine.Withdrawer].
