@@ -17,9 +17,10 @@ import (
 // Withdrawals watch a ticket for as long as a lease of it lasts, counted from the first answer, if a request may still
 // be on its way; else the first answer is enough. They give up after a minute without one. When the client is closed
 // they send what was not sent yet, and again if the connection breaks or stays mute, but do not wait for a server that is
-// away. They withdraw a ticket that they watch once more, and watch it no longer: a request for it that reaches the server
-// after that leaves a key until its lease ends. Before that they wait until no request is under way any more, for a while. An error of any kind is no answer: an operator may delete a key of another
-// type, or grant a missing permission.
+// away. They wait until no earlier request can take effect any more, but not for long. Then they withdraw a ticket that they watch
+// once more, and watch it no longer: a request for it that reaches the server after that leaves a key until its lease ends.
+//
+// An error of any kind is no answer: an operator may delete a key of another type, or grant a missing permission.
 //
 // Tickets that one request can withdraw form a group. A ticket that is added during a request of its group goes with
 // the next one, but does not wait for long: on a mute connection requests arrive and answers do not.
