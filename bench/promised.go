@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -23,9 +24,13 @@ for i = 1, n do if redis.call('hdel', KEYS[i], ARGV[i + 1]) == 1 then redis.call
 // mostPromised is how many requests one script of such a lock handles at most, so that the server is not kept from others.
 const mostPromised = 128
 
+// manyPromised is from how many callers on a script waits until all goroutines had their turn that can run.
+const manyPromised = 192
+
 // openPromising is the floor with the promises of this layout, and nothing else: its scripts are those above, and the process
 // knows what it holds and since when, so that it could renew that. A caller that is alone sends on its own goroutine. Callers share scripts:
-// one more is sent beside at most three others when a quarter of all callers wait.
+// one more is sent beside at most three others when a quarter of all callers wait. Of many callers, all that can run have their turn first, as in
+// lockgen.
 func openPromising(addr string, lease time.Duration) (*client, error) {
 	p, err := newPromising(addr, lease)
 	if err != nil {
@@ -189,6 +194,11 @@ func (q *promisingQueue) run(h *promisedHeld) error {
 func (q *promisingQueue) send() {
 	for {
 		q.p.mu.Lock()
+		if q.p.callers >= manyPromised {
+			q.p.mu.Unlock()
+			runtime.Gosched()
+			q.p.mu.Lock()
+		}
 		n := min(len(q.queue), mostPromised)
 		if n == 0 {
 			q.sending--
