@@ -198,7 +198,7 @@ microbench: ## run the benchmarks of the packages, each for BENCHTIME (default 1
 .PHONY: bench
 bench: ## run lockgen beside other libraries and write bench/RESULTS.md, its plots and the README's table; with BEFORE=folder, beside lockgen of that tree, and print them
 	@.ci/need redis-server
-	cd bench && ../.ci/progress bench 2700 $(GO) run . $(if $(BEFORE),-before $(abspath $(BEFORE))) $(BENCH)
+	cd bench && ../.ci/progress bench 3200 $(GO) run . $(if $(BEFORE),-before $(abspath $(BEFORE))) $(BENCH)
 
 .PHONY: fleet
 fleet: ## measure fleets of up to 9,000 connections beside a model, and write bench/FLEET.md

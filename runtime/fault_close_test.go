@@ -466,21 +466,18 @@ func TestFault_CloseWaitsForALateRequest(t *testing.T) {
 				require.NoError(t, lease.Unlock(t.Context()))
 				receive(t, others, "the release, or a withdrawal")
 				closed := later(func() error { return stop(l.client) })
-				withdrawn := func() bool { // since Close has begun
-					for range 3 {
-						select {
-						case <-others:
-						case err := <-closed:
-							t.Error("closed before the request has reached the server", err)
-							return false
-						}
+				over := patient(t)
+				for range 3 { // withdrawals
+					select {
+					case <-others:
+					case err := <-closed:
+						require.Fail(t, "closed before the request has reached the server", err)
+					case <-over.Done():
+						require.Fail(t, "there are no withdrawals")
 					}
-					return true
-				}()
-				arrive()
-				if withdrawn {
-					require.NoError(t, receive(t, closed, "the end of "+end))
 				}
+				arrive()
+				require.NoError(t, receive(t, closed, "the end of "+end))
 				gone(t, l.server, l.key) // taken for no call
 			})
 		}
