@@ -93,9 +93,9 @@ func (c *Client) Close() error {
 		defer close(done)
 		var closing sync.WaitGroup // closing a mute connection takes a second
 		closing.Go(c.Net.Quit)
-		closing.Go(c.Net.Unlisten)
-		closing.Wait()
 		<-c.quiet
+		closing.Go(c.Net.Unlisten) // not before: requests may be under way over the connections that listen
+		closing.Wait()
 		select {
 		case <-renewed:
 		case <-time.After(c.Net.Patience()): // nobody needs the answers to renewals, which may not come over a mute connection

@@ -35,6 +35,7 @@ type Withdrawals struct {
 	queue   groupQueue
 	working bool // the goroutine runs
 	closing bool // the client is closed, and each ticket is withdrawn for the last time
+	fresh   bool // a ticket to watch was added since last
 }
 
 // A Withdrawer withdraws tickets, all of them with one request. The tickets of equal withdrawers form a group.
@@ -151,7 +152,10 @@ func (ws *Withdrawals) Add(by Withdrawer, list ...*Withdrawal) {
 		old.Tokens = max(old.Tokens, wd.Tokens) // the one that was added by its number alone does not know its place
 		old.Aside, old.Watch, old.limit = wd.Aside, max(old.Watch, wd.Watch), limit
 		old.added++
-		ws.closing = ws.closing && wd.Watch == 0 // else it is sent at once, and for the last time when no request is under way
+		old.sentAtClose = false
+		if wd.Watch > 0 { // it is sent at once, and for the last time when no request for it is under way
+			ws.closing, ws.fresh = false, true
+		}
 		switch first, then := old.Over, wd.Over; {
 		case old == wd || then == nil:
 		case first == nil:
@@ -206,8 +210,9 @@ func (ws *Withdrawals) work() {
 		case <-stopped:
 			stopped, settled = nil, ws.last()
 		case <-settled:
-			settled = nil
-			ws.close()
+			if settled = nil; !ws.close() {
+				settled = ws.last()
+			}
 		}
 	}
 }
@@ -219,6 +224,7 @@ func (ws *Withdrawals) last() <-chan struct{} {
 	if ws.closing {
 		return nil
 	}
+	ws.fresh = false
 	for _, group := range ws.groups {
 		for _, wd := range group.all {
 			if wd.Watch > 0 {
@@ -229,14 +235,18 @@ func (ws *Withdrawals) last() <-chan struct{} {
 	return ws.stopped
 }
 
-// close has the rest sent, since the client is closed.
-func (ws *Withdrawals) close() {
+// close has the rest sent, since the client is closed, and reports whether it has: not if a ticket to watch has come since last.
+func (ws *Withdrawals) close() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	if ws.fresh {
+		return false
+	}
 	ws.closing = true
 	for _, group := range ws.groups {
 		ws.put(group, 0)
 	}
+	return true
 }
 
 // look looks at the groups that are due. It returns the time until the next one is, and what to call for tickets whose answers are not

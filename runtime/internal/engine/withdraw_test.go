@@ -394,3 +394,51 @@ func TestWithdrawals_CloseWaitsForEarlierRequests(t *testing.T) {
 		require.True(t, ws.idle())
 	})
 }
+
+// A ticket to watch that is added while the last requests begin, or are under way, is withdrawn when the requests of its call are settled, too.
+func TestWithdrawals_AddedAsTheLastRequestsBegin(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		number uint64        // of the ticket that is added: again, for 1
+		after  time.Duration // since the earlier requests are settled
+	}{
+		"another one, at once": {2, 0},
+		"another one":          {2, 100 * time.Millisecond},
+		"the same, at once":    {1, 0},
+		"the same":             {1, 100 * time.Millisecond},
+	} {
+		var first chan struct{}
+		settles := func() <-chan struct{} {
+			done := make(chan struct{})
+			if first == nil {
+				first = done
+				return done
+			}
+			time.AfterFunc(2*time.Second, func() { close(done) })
+			return done
+		}
+		withdrawingUntil(t, settles, func(request int) said {
+			if request > 1 {
+				<-time.After(300 * time.Millisecond)
+			}
+			return said{}
+		}, func(t *testing.T, ws *Withdrawals, o *office, stop func()) {
+			t.Helper()
+			ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour})
+			synctest.Wait()
+			stop()
+			synctest.Wait()
+			close(first)
+			if test.after > 0 {
+				pass(test.after)
+			}
+			ws.Add(o, &Withdrawal{Number: test.number, Watch: time.Hour})
+			pass(1900 * time.Millisecond)
+			_, before := o.sent()
+			pass(3 * time.Second)
+			_, after := o.sent()
+			require.Greater(t, after[test.number], before[test.number], name)
+			require.True(t, ws.idle(), name)
+		})
+	}
+}

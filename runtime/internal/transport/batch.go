@@ -298,7 +298,7 @@ func (c *call) run() (left bool) {
 	var short error
 	if b.confirmed() {
 		reply.result, short = b.net.acquire(cmd)
-	} else if reply, left = b.net.runOrLeave(cmd, c); left {
+	} else if reply, left = b.net.runOrLeave(cmd, b.grants, c); left {
 		return true
 	}
 	if c.answer(reply, short) {
@@ -320,7 +320,9 @@ func (c *call) runAlone(own *exclusive) (left bool) {
 	}
 	switch {
 	case errors.Is(result.NonRedisError(), ErrNoAnswer), errors.Is(result.NonRedisError(), os.ErrDeadlineExceeded):
-		c.resent = true
+		if c.resent = true; c.q.b.grants {
+			net.giveUp()
+		}
 		net.cfg.User.Go(c.goOn)
 		return true
 	case c.answer(Reply{result}, nil):
@@ -408,7 +410,7 @@ func (c *call) runAndWait() {
 		return
 	}
 	x := b.net.timely(cmd)
-	x.by, x.waits = c, true
+	x.by, x.waits, x.takes = c, true, b.grants
 	reply, again := x.run()
 	if again {
 		c.texts = protocol.Texts{} // a command without an answer has its keys and arguments

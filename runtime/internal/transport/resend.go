@@ -48,7 +48,9 @@ func (t *Transport) RunGrantInTime(cmd protocol.Command, grants func(first int64
 		reply = t.RunGrant(cmd, grants)
 		return reply, t.Resent() != resends
 	}
-	return t.RunInTime(nil, cmd)
+	x := t.timely(cmd)
+	x.takes = true
+	return x.run()
 }
 
 // RunRoundInTime is RunGrantInTime for a command of a [protocol.Round], of which Redis keeps by its number what it took. Redis
@@ -80,10 +82,11 @@ type successor interface {
 }
 
 // runOrLeave is [Transport.Run] for a goroutine of [User.Go]. If the answer has not come for a while, left is true: then another
-// goroutine has gone on in place of the caller, which ends, and by gets the answer there.
-func (t *Transport) runOrLeave(cmd protocol.Command, by successor) (reply Reply, left bool) {
+// goroutine has gone on in place of the caller, which ends, and by gets the answer there. takes says that the command may
+// lock.
+func (t *Transport) runOrLeave(cmd protocol.Command, takes bool, by successor) (reply Reply, left bool) {
 	l, x := &t.lateness, t.timely(cmd)
-	x.by, x.way = by, t.way(cmd)
+	x.by, x.way, x.takes = by, t.way(cmd), takes
 	l.add(x)
 	reply = Reply{t.runBy(x.way, cmd)}
 	l.mu.Lock()
@@ -111,6 +114,7 @@ type timely struct {
 	by    successor // of the goroutine that has sent it first; nil if that one waits for the other answers, too, with the same command
 	waits bool      // that one waits all the same
 	round bool      // it is a round, and says so when it is sent again
+	takes bool      // it may lock, each time that it is done
 	way   way       // of the first command, unless there is a first
 
 	replies chan timelyReply // has room for all
@@ -278,7 +282,9 @@ func (x *timely) comes(got timelyReply) {
 		l.answered(x)
 	}
 	if x.open--; x.left {
-		l.settle(-1)
+		if x.takes {
+			l.settle(-1)
+		}
 		return
 	}
 	x.replies <- got // which has room
@@ -295,8 +301,9 @@ type lateness struct {
 	mute     map[string]int // by servers: requests without an answer for too long over the shared connection
 	anywhere atomic.Bool    // there is one
 
-	strays  int      // commands of calls that have returned, which have neither an answer nor failed
-	settled []func() // called when there are none
+	strays  int            // commands that may lock, of calls that have returned, which have neither an answer nor failed, or were given up a moment ago
+	settled []func()       // called when there are none
+	settles monotonic.Time // when Settled was called first
 }
 
 // lookLate is how often what is under way is looked at: one timer for all costs less than one for each.
@@ -373,7 +380,9 @@ func (l *lateness) avoid(x *timely) {
 // leave records that the call of x returns. The caller holds l.mu.
 func (l *lateness) leave(x *timely) {
 	x.left = true
-	l.settle(x.open)
+	if x.takes {
+		l.settle(x.open)
+	}
 }
 
 // settle adds to the strays. The caller holds l.mu.
@@ -387,14 +396,38 @@ func (l *lateness) settle(change int) {
 	l.settled = nil
 }
 
-// Settled returns a channel that is closed when each command has been answered, or has failed, whose call has returned, or after half of
-// OpTimeout. Until then such a command may still be done.
+// giveUp records that a command that may lock was given up, with its connection, since the answer was late. It may still be under way for a while.
+func (t *Transport) giveUp() {
+	l := &t.lateness
+	change := func(n int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.settle(n)
+	}
+	change(1)
+	time.AfterFunc(t.longestStray(), func() { change(-1) })
+}
+
+// closingMute is how long rueidis takes to close a connection that is mute, and a bit more.
+const closingMute = 1200 * time.Millisecond
+
+// longestStray is how long a client that is closed waits for a command without an answer: it has to end within OpTimeout.
+func (t *Transport) longestStray() time.Duration {
+	return max(0, min(t.cfg.OpTimeout/2, t.cfg.OpTimeout-closingMute))
+}
+
+// Settled returns a channel that is closed when each command that may lock, and whose call has returned, has been answered or has failed, or half of
+// OpTimeout after the first call of Settled.
 func (t *Transport) Settled() <-chan struct{} {
 	l, settled := &t.lateness, make(chan struct{})
 	over := sync.OnceFunc(func() { close(settled) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	timer := time.AfterFunc(t.cfg.OpTimeout/2, over)
+	now := monotonic.Now()
+	if l.settles.IsZero() {
+		l.settles = now
+	}
+	timer := time.AfterFunc(t.longestStray()-now.Sub(l.settles), over)
 	l.settled = append(l.settled, func() {
 		timer.Stop()
 		over()

@@ -312,8 +312,8 @@ func TestSettled(t *testing.T) {
 			defer l.mu.Unlock()
 			return l.strays == 0
 		}
-		ask := func() {
-			x := &timely{net: net, cmd: protocol.Command{Keys: []string{"k"}}, replies: make(chan timelyReply, 2*mostMute), first: hold}
+		ask := func(takes bool) {
+			x := &timely{net: net, cmd: protocol.Command{Keys: []string{"k"}}, replies: make(chan timelyReply, 2*mostMute), first: hold, takes: takes}
 			x.begin = func() { x.comes(timelyReply{Reply: hold(x.cmd), first: true}) }
 			done := make(chan bool)
 			go func() {
@@ -332,25 +332,39 @@ func TestSettled(t *testing.T) {
 				return Reply{}
 			})
 		}
+		ended := func(settled <-chan struct{}) bool {
+			synctest.Wait()
+			select {
+			case <-settled:
+				return true
+			default:
+				return false
+			}
+		}
+		begun := time.Now()
 		<-net.Settled() // nothing was sent
 
-		ask()
+		ask(false) // that one may not lock
+		require.True(t, settled())
+		answers <- Reply{}
+
+		ask(true)
 		require.False(t, settled())
 		all, more := net.Settled(), net.Settled()
-		select {
-		case <-all:
-			t.Error("one has no answer")
-		default:
-		}
+		require.False(t, ended(all), "one has no answer")
 		answers <- Reply{}
 		<-all
 		<-more
 		require.True(t, settled())
 
-		ask()
-		since := time.Now()
+		net.giveUp()
+		require.False(t, settled())
 		<-net.Settled()
-		require.Equal(t, 1500*time.Millisecond, time.Since(since))
+		require.Equal(t, 1500*time.Millisecond, time.Since(begun))
+		require.True(t, settled())
+
+		ask(true)
+		require.True(t, ended(net.Settled()), "the time for all of them is over")
 		answers <- Reply{}
 		require.True(t, settled())
 	})
