@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -212,7 +211,9 @@ func (x *timely) await() (reply Reply, again bool) {
 		switch {
 		case err == nil && !(nothing && got.first), last && (sent >= MostBeside || nothing || !errors.Is(err, rueidis.ErrClosing) && !Cut(err)):
 			l.remove(x)
-			l.leave(x)
+			if x.left = true; x.takes {
+				l.strays.add(x.open)
+			}
 			l.mu.Unlock()
 			open := x.round && again && refuses(got.Err()) // that is no word about the other commands
 			switch reply = got.Reply; {
@@ -283,7 +284,7 @@ func (x *timely) comes(got timelyReply) {
 	}
 	if x.open--; x.left {
 		if x.takes {
-			l.settle(-1)
+			l.strays.add(-1)
 		}
 		return
 	}
@@ -301,9 +302,7 @@ type lateness struct {
 	mute     map[string]int // by servers: requests without an answer for too long over the shared connection
 	anywhere atomic.Bool    // there is one
 
-	strays  int            // commands that may lock, of calls that have returned, which have neither an answer nor failed, or were given up a moment ago
-	settled []func()       // called when there are none
-	settles monotonic.Time // when Settled was called first
+	strays strays
 }
 
 // lookLate is how often what is under way is looked at: one timer for all costs less than one for each.
@@ -377,65 +376,6 @@ func (l *lateness) avoid(x *timely) {
 	l.anywhere.Store(true)
 }
 
-// leave records that the call of x returns. The caller holds l.mu.
-func (l *lateness) leave(x *timely) {
-	x.left = true
-	if x.takes {
-		l.settle(x.open)
-	}
-}
-
-// settle adds to the strays. The caller holds l.mu.
-func (l *lateness) settle(change int) {
-	if l.strays += change; l.strays > 0 {
-		return
-	}
-	for _, f := range l.settled {
-		f()
-	}
-	l.settled = nil
-}
-
-// giveUp records that a command that may lock was given up, with its connection, since the answer was late. It may still be under way for a while.
-func (t *Transport) giveUp() {
-	l := &t.lateness
-	change := func(n int) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.settle(n)
-	}
-	change(1)
-	time.AfterFunc(t.longestStray(), func() { change(-1) })
-}
-
-// closingMute is how long rueidis takes to close a connection that is mute, and a bit more.
-const closingMute = 1200 * time.Millisecond
-
-// longestStray is how long a client that is closed waits for a command without an answer: it has to end within OpTimeout.
-func (t *Transport) longestStray() time.Duration {
-	return max(0, min(t.cfg.OpTimeout/2, t.cfg.OpTimeout-closingMute))
-}
-
-// Settled returns a channel that is closed when each command that may lock, and whose call has returned, has been answered or has failed, or half of
-// OpTimeout after the first call of Settled.
-func (t *Transport) Settled() <-chan struct{} {
-	l, settled := &t.lateness, make(chan struct{})
-	over := sync.OnceFunc(func() { close(settled) })
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := monotonic.Now()
-	if l.settles.IsZero() {
-		l.settles = now
-	}
-	timer := time.AfterFunc(t.longestStray()-now.Sub(l.settles), over)
-	l.settled = append(l.settled, func() {
-		timer.Stop()
-		over()
-	})
-	l.settle(0)
-	return settled
-}
-
 // answered ends avoid: the first command of x is answered, or has failed. The caller holds l.mu.
 func (l *lateness) answered(x *timely) {
 	x.over = true
@@ -489,52 +429,4 @@ func (t *Transport) sendLate() {
 		t.cfg.User.Go(x.succeed)
 		t.cfg.User.Leave()
 	}
-}
-
-// RunBatch sends the command of a batch, again if the answer is late, and returns the error of the command, or the first one of its
-// requests.
-func (t *Transport) RunBatch(cmd protocol.Command) error {
-	answer, _ := t.RunInTime(nil, cmd)
-	all, err := answer.result.ToMessage()
-	if err != nil || all.IsInt64() { // one number is the answer to each request
-		return err
-	}
-	reply, err := all.ToArray()
-	for size := len(protocol.Answer{}); err == nil && len(reply) > 0; reply = reply[size:] {
-		if len(reply) < size {
-			return errShort
-		}
-		_, err = answerOf(reply)
-	}
-	return err
-}
-
-var errShort = errors.New("the reply to a batch has too few values")
-
-// RunAside sends a command over the tracked connection, if there is one and it answers: the shared one has a request without
-// an answer, and may hold up what is sent behind that for as long. The command is sent once: a caller that sends it again has
-// to know that it may have been done.
-func (t *Transport) RunAside(cmd protocol.Command) Reply {
-	if reply, ok := t.tracker.beside(cmd); ok {
-		return Reply{reply}
-	}
-	return t.Run(cmd)
-}
-
-// RunBeside sends a command, which may be run twice, over a connection that is not the shared one: the tracked connection,
-// unless it has a request without an answer for too long, else a spare one.
-func (t *Transport) RunBeside(cmd protocol.Command) Reply {
-	if reply, ok := t.tracker.beside(cmd); ok {
-		return Reply{reply}
-	}
-	if reply, ok := t.spares.run(cmd); ok {
-		if reply.NonRedisError() == nil {
-			t.tracker.answersElsewhere()
-		}
-		return Reply{reply}
-	}
-	if own := t.direct.take(); own != nil {
-		return Reply{t.direct.run(context.Background(), own, cmd)}
-	}
-	return Reply{t.runShared(context.Background(), cmd)}
 }

@@ -308,9 +308,9 @@ func TestSettled(t *testing.T) {
 		hold := func(protocol.Command) Reply { return <-answers }
 		settled := func() bool {
 			synctest.Wait()
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			return l.strays == 0
+			l.strays.mu.Lock()
+			defer l.strays.mu.Unlock()
+			return l.strays.n == 0
 		}
 		ask := func(takes bool) {
 			x := &timely{net: net, cmd: protocol.Command{Keys: []string{"k"}}, replies: make(chan timelyReply, 2*mostMute), first: hold, takes: takes}
@@ -357,7 +357,7 @@ func TestSettled(t *testing.T) {
 		<-more
 		require.True(t, settled())
 
-		net.giveUp()
+		l.strays.giveUp(net.longestStray())
 		require.False(t, settled())
 		<-net.Settled()
 		require.Equal(t, 1500*time.Millisecond, time.Since(begun))

@@ -105,3 +105,31 @@ func (t *Transport) Prompt() bool {
 
 // Idle reports whether there is a direct connection that no caller has.
 func (t *Transport) Idle() bool { return t.direct.idle.Load() != nil }
+
+// RunAside sends a command over the tracked connection, if there is one and it answers: the shared one has a request without
+// an answer, and may hold up what is sent behind that for as long. The command is sent once: a caller that sends it again has
+// to know that it may have been done.
+func (t *Transport) RunAside(cmd protocol.Command) Reply {
+	if reply, ok := t.tracker.beside(cmd); ok {
+		return Reply{reply}
+	}
+	return t.Run(cmd)
+}
+
+// RunBeside sends a command, which may be run twice, over a connection that is not the shared one: the tracked connection,
+// unless it has a request without an answer for too long, else a spare one.
+func (t *Transport) RunBeside(cmd protocol.Command) Reply {
+	if reply, ok := t.tracker.beside(cmd); ok {
+		return Reply{reply}
+	}
+	if reply, ok := t.spares.run(cmd); ok {
+		if reply.NonRedisError() == nil {
+			t.tracker.answersElsewhere()
+		}
+		return Reply{reply}
+	}
+	if own := t.direct.take(); own != nil {
+		return Reply{t.direct.run(context.Background(), own, cmd)}
+	}
+	return Reply{t.runShared(context.Background(), cmd)}
+}
