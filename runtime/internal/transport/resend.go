@@ -26,7 +26,8 @@ const mostMute = 8
 // RunInTime sends a command by first, or by [Transport.Run] if that is nil, and also beside it each time that the answer has
 // not come for a while, and at once when its connection ends before that: [MostBeside] times at most, or more often while the server
 // answers other commands. It returns the first answer, or how the last try failed, of those that may have run if there are some, and
-// whether the command may have run more than once. Once it has returned, nothing waits for the other answers, but what calls [Transport.Settled].
+// whether the command may have run more than once. Once it has returned, nothing waits for the other answers. [Transport.Settled] says when
+// those have come that a client has to wait for when it is closed.
 func (t *Transport) RunInTime(first func(protocol.Command) Reply, cmd protocol.Command) (reply Reply, again bool) {
 	x := t.timely(cmd)
 	x.first = first

@@ -7,8 +7,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// strays counts commands that may lock, although their calls have returned: each was sent again since its answer was late, and has neither an
-// answer nor failed. The zero value has none.
+// strays counts the commands that may still lock a key for a call that has returned, or has gone on with another command. Such a command was
+// late and was sent again. It has neither an answer nor failed, or was given up a moment ago. The zero value has none.
 type strays struct {
 	mu      sync.Mutex // guards the rest
 	n       int

@@ -17,8 +17,8 @@
 // type Transport:
 //
 //	what goes in and out  config.go, reply.go, errors.go
-//	figures               pace.go (response times, load), window.go (scripts under way at once), pending.go (requests without an answer), strays.go (those whose calls
-//	                      have returned), deadline.go
+//	figures               pace.go (response times, load), window.go (scripts under way at once), pending.go (requests without an answer),
+//	                      strays.go (those whose calls have returned), deadline.go
 //	one server            link.go (the client of rueidis), script.go (runs a script, and loads it)
 //	a cluster             slots.go (asks for the owners of slots), cluster.go (knows them), channels.go, guards.go (notices failures),
 //	                      route.go (redirects commands after a failover)
@@ -129,8 +129,8 @@ func (t *Transport) longestStray() time.Duration {
 	return max(0, min(t.cfg.OpTimeout/2, t.cfg.OpTimeout-closingMute))
 }
 
-// Settled returns a channel that is closed when each command that may lock, and whose call has returned, has been answered or has failed, or half of
-// OpTimeout after the first call of Settled.
+// Settled returns a channel. It is closed when no stray command may lock a key any more, or when the time of longestStray is over since the first
+// call of Settled.
 func (t *Transport) Settled() <-chan struct{} { return t.lateness.strays.settle(t.longestStray()) }
 
 // Watch starts to look whether keys are on other servers than before, until the client holds nothing and waits for nothing. It does not
