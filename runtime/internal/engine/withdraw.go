@@ -34,9 +34,17 @@ type Withdrawals struct {
 	groups  map[Withdrawer]*withdrawalGroup
 	queue   groupQueue
 	working bool // the goroutine runs
-	closing bool // the client is closed, and each ticket is withdrawn for the last time
-	fresh   bool // a ticket to watch was added since last
+	phase   withdrawalsPhase
 }
+
+// A withdrawalsPhase is how far the end of the client has come.
+type withdrawalsPhase uint8
+
+const (
+	withdrawalsOpen     withdrawalsPhase = iota // it is not closed, or a ticket to watch was added since
+	withdrawalsSettling                         // it is closed, and earlier requests may still take effect
+	withdrawalsLast                             // each ticket is withdrawn for the last time
+)
 
 // A Withdrawer withdraws tickets, all of them with one request. The tickets of equal withdrawers form a group.
 type Withdrawer interface {
@@ -154,7 +162,7 @@ func (ws *Withdrawals) Add(by Withdrawer, list ...*Withdrawal) {
 		old.added++
 		old.sentAtClose = false
 		if wd.Watch > 0 { // it is sent at once, and for the last time when no request for it is under way
-			ws.closing, ws.fresh = false, true
+			ws.phase = withdrawalsOpen
 		}
 		switch first, then := old.Over, wd.Over; {
 		case old == wd || then == nil:
@@ -221,10 +229,10 @@ func (ws *Withdrawals) work() {
 func (ws *Withdrawals) last() <-chan struct{} {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.closing {
+	if ws.phase == withdrawalsLast {
 		return nil
 	}
-	ws.fresh = false
+	ws.phase = withdrawalsSettling
 	for _, group := range ws.groups {
 		for _, wd := range group.all {
 			if wd.Watch > 0 {
@@ -239,10 +247,10 @@ func (ws *Withdrawals) last() <-chan struct{} {
 func (ws *Withdrawals) close() bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.fresh {
+	if ws.phase == withdrawalsOpen {
 		return false
 	}
-	ws.closing = true
+	ws.phase = withdrawalsLast
 	for _, group := range ws.groups {
 		ws.put(group, 0)
 	}
@@ -263,7 +271,7 @@ func (ws *Withdrawals) look() (wait time.Duration, over []func(), ok bool) {
 			ws.spawn(func() { ws.send(group, batch) })
 		}
 		switch {
-		case group.underWay == 0 && (len(group.all) == 0 || ws.closing):
+		case group.underWay == 0 && (len(group.all) == 0 || ws.phase == withdrawalsLast):
 			heap.Pop(&ws.queue)
 			delete(ws.groups, group.by)
 			over = append(over, group.end()...)
@@ -281,12 +289,12 @@ func (ws *Withdrawals) look() (wait time.Duration, over []func(), ok bool) {
 
 // next returns the tickets of the next request of a group, if it is time for it. The caller holds ws.mu.
 func (ws *Withdrawals) next(group *withdrawalGroup, at monotonic.Time) (batch []sentWithdrawal) {
-	idle := group.underWay == 0
+	idle, closing := group.underWay == 0, ws.phase == withdrawalsLast
 	switch {
-	case group.added > 0 && (idle || ws.closing || at.Sub(group.last) >= withdrawTogether):
+	case group.added > 0 && (idle || closing || at.Sub(group.last) >= withdrawTogether):
 		batch, group.pause = group.pick((*Withdrawal).isAdded), leastWithdrawPause
 	case !idle || len(group.all) == 0:
-	case ws.closing:
+	case closing:
 		switch {
 		case group.err == nil: // the server is there
 			batch = group.pick((*Withdrawal).isUnsentAtClose)
@@ -302,7 +310,7 @@ func (ws *Withdrawals) next(group *withdrawalGroup, at monotonic.Time) (batch []
 	if batch == nil {
 		return nil
 	}
-	if ws.closing {
+	if closing {
 		group.rest++
 		for _, s := range batch {
 			s.sentAtClose = true
