@@ -20,13 +20,20 @@ type link struct {
 	cfg     Config
 	askAll  func() // of a cluster: asks the servers which of them has which slot; nil if there is one server
 	loads   atomic.Uint64
-	loading chan struct{} // has a token while the scripts are loaded; a mutex would stand still in virtual time
-	without sync.Map      // the servers without scripts, each a lacking, of which the log has a line
-	partly  sync.Map      // by address: the servers with some of the scripts, each a portion
-	spoke   atomic.Int64  // when the server answered last, a monotonic.Time
-	closing atomic.Int64  // since when requests fail because their connection is closed, a monotonic.Time; 0 if they do not
+	loadMu  sync.Mutex   // guards loading, and loads is changed with it
+	loading *loading     // the attempt to load the scripts that is under way, or nil
+	without sync.Map     // the servers without scripts, each a lacking, of which the log has a line
+	partly  sync.Map     // by address: the servers with some of the scripts, each a portion
+	spoke   atomic.Int64 // when the server answered last, a monotonic.Time
+	closing atomic.Int64 // since when requests fail because their connection is closed, a monotonic.Time; 0 if they do not
 	pace    pace
 	traffic traffic
+}
+
+// A loading is an attempt to send every script to every server, see [link.load].
+type loading struct {
+	over chan struct{} // closed when it has succeeded, or failed
+	late chan struct{} // closed when no request waits for it any more; nil if there is one server
 }
 
 // A sender is a client of rueidis, or one connection of it.

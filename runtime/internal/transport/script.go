@@ -120,21 +120,45 @@ func (l *link) evalsha(cmd protocol.Command) rueidis.Completed {
 // mostLoads is how often a script is sent again together with a command that was run without it.
 const mostLoads = 100
 
-// loadPatience is how long one server of many has for loading the scripts while a request waits for it.
+// loadPatience is how long requests wait for one server of many that gets the scripts.
 const loadPatience = 250 * time.Millisecond
 
-// load sends every script to every server, in two round trips each, unless another caller has done so since this one saw
-// seen loads. It returns the number of loads so far. It may fail: a script that is not loaded is found missing when it is
-// called, and loaded then. Of many servers, no request waits for one that is down or that does not answer soon.
+// load has every script sent to every server, in two round trips each, unless another caller has done so since this one saw seen loads. It
+// returns the number of loads so far. A load may fail, or be late: a script that is not loaded is found missing when it is called, and
+// loaded then. Of many servers, no request waits for one that is down or that does not answer soon. There is one attempt at a time, however
+// many requests come meanwhile: the texts of all scripts for each of them would make slow servers slower.
 func (l *link) load(seen uint64) uint64 {
-	l.loading <- struct{}{}
-	defer func() { <-l.loading }()
+	l.loadMu.Lock()
 	if now := l.loads.Load(); now != seen {
+		l.loadMu.Unlock()
 		return now
 	}
-	if l.askAll != nil {
-		l.cfg.User.Go(l.askAll)
+	attempt := l.loading
+	begins := attempt == nil
+	if begins {
+		attempt = &loading{over: make(chan struct{})}
+		if l.askAll != nil {
+			attempt.late = make(chan struct{})
+		}
+		l.loading = attempt
 	}
+	l.loadMu.Unlock()
+	switch {
+	case begins && l.askAll == nil:
+		l.loadAll(attempt)
+	case begins:
+		l.cfg.User.Go(l.askAll)
+		l.cfg.User.Go(func() { l.loadAll(attempt) })
+	}
+	select {
+	case <-attempt.over:
+	case <-attempt.late:
+	}
+	return l.loads.Load()
+}
+
+// loadAll makes an attempt. It ends when all servers have answered, and sooner if it is late and one of them has the scripts.
+func (l *link) loadAll(attempt *loading) {
 	nodes := l.rc.Nodes()
 	l.without.Range(func(x, _ any) bool {
 		if _, there := nodes[x.(lacking).addr]; !there { // servers come and go
@@ -156,21 +180,28 @@ func (l *link) load(seen uint64) uint64 {
 			l.cfg.User.Go(func() { done <- l.loadOn(addr, node) })
 		}
 	}
-	late := time.After(loadPatience)
-	loaded := false
-	for range nodes {
+	var timer <-chan time.Time
+	if attempt.late != nil {
+		timer = time.After(loadPatience)
+	}
+	loaded, late := false, false
+	for missing := len(nodes); missing > 0 && !(loaded && late); {
 		select {
 		case ok := <-done:
 			loaded = loaded || ok
-			continue
-		case <-late:
+			missing--
+		case <-timer:
+			late = true
+			close(attempt.late)
 		}
-		break
 	}
-	if !loaded {
-		return seen
+	l.loadMu.Lock()
+	defer l.loadMu.Unlock()
+	if loaded {
+		l.loads.Add(1)
 	}
-	return l.loads.Add(1)
+	l.loading = nil
+	close(attempt.over)
 }
 
 // A portion says how far the loading of the scripts of a server has come, which has failed.

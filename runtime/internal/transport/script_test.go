@@ -2,10 +2,12 @@ package transport
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,6 +74,52 @@ func TestLoad_RefusedByAServerThatWasDown(t *testing.T) {
 	}
 	require.Equal(t, 2, lines())
 	require.Contains(t, log.String(), "NOPERM")
+}
+
+// A slowLoader is a client of a cluster whose servers do not answer to the loading of scripts until the gate is closed.
+type slowLoader struct {
+	rueidis.Client
+
+	gate  <-chan struct{}
+	loads *atomic.Int64 // how often it was asked of a server
+}
+
+func (c slowLoader) Nodes() map[string]rueidis.Client {
+	nodes := c.Client.Nodes()
+	for addr, node := range nodes {
+		nodes[addr] = slowLoader{node, c.gate, c.loads}
+	}
+	return nodes
+}
+
+func (c slowLoader) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
+	if c.Mode() == rueidis.ClientModeStandalone {
+		c.loads.Add(1)
+		<-c.gate
+	}
+	return c.Client.DoMulti(ctx, multi...)
+}
+
+// TestLoad_OfACluster sends requests to a cluster whose servers take long to load the scripts, since they are slow or far away: each request is
+// done, with its own script, and none of them has all scripts sent once more.
+func TestLoad_OfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t) // which has no scripts
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	gate, loads := make(chan struct{}), new(atomic.Int64)
+	client := slowLoader{cluster.NewClient(), gate, loads}
+	servers := int64(len(cluster.Nodes()))
+	net := New(Config{Client: client, UUID: process.UUID, User: u, Stopped: make(chan struct{}), OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	for range 10 {
+		require.NoError(t, net.Run(process.Leader(redistest.Key(t, "k"))).Err())
+	}
+	require.Zero(t, net.loads.Load())
+	require.LessOrEqual(t, loads.Load(), servers, "requests to load scripts")
+	close(gate)
+	u.wg.Wait()
+	require.EqualValues(t, 1, net.loads.Load(), "the scripts are loaded when a server has them")
+	require.NoError(t, net.Run(process.Leader(redistest.Key(t, "k"))).Err())
 }
 
 // TestLoad_ForgetsServers keeps no server in memory that has gone: in a cluster they come and go, each with an address of its own.

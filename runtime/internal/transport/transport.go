@@ -70,7 +70,7 @@ type Transport struct {
 
 // New returns a transport. It sends nothing.
 func New(cfg Config) *Transport {
-	t := &Transport{link: link{rc: cfg.Client, cfg: cfg, loading: make(chan struct{}, 1)}}
+	t := &Transport{link: link{rc: cfg.Client, cfg: cfg}}
 	l := &t.link
 	t.confirming = make(chan struct{}, mostConfirming)
 	t.tracker.link, t.direct.link, t.spares.link, t.watcher.link = l, l, l, l
