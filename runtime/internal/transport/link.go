@@ -22,6 +22,7 @@ type link struct {
 	loads   atomic.Uint64
 	loadMu  sync.Mutex   // guards loading, and loads is changed with it
 	loading *loading     // the attempt to load the scripts that is under way, or nil
+	sending sync.Map     // the addresses of the servers to which all scripts are being sent
 	without sync.Map     // the servers without scripts, each a lacking, of which the log has a line
 	partly  sync.Map     // by address: the servers with some of the scripts, each a portion
 	spoke   atomic.Int64 // when the server answered last, a monotonic.Time

@@ -32,6 +32,8 @@ func (l *link) runOn(ctx context.Context, rc sender, cmd protocol.Command) rueid
 	for try := 0; missing(reply) && try < mostLoads; try++ {
 		if l.askAll != nil && try == 1 {
 			l.load(loaded) // the slot is on its way to a server that has no scripts
+		} else if l.askAll != nil && try > 1 && !l.pause(loadPause) { // which gets them now
+			break
 		}
 		// The server was flushed again, or a long script filled the input of the server and others came between.
 		replies := rc.DoMulti(context.Background(), l.rc.B().ScriptLoad().Script(cmd.Script.Source()).Build(), l.evalsha(cmd))
@@ -120,13 +122,17 @@ func (l *link) evalsha(cmd protocol.Command) rueidis.Completed {
 // mostLoads is how often a script is sent again together with a command that was run without it.
 const mostLoads = 100
 
+// loadPause is how long a request pauses before it tries again whether a server of many has its script.
+const loadPause = 10 * time.Millisecond
+
 // loadPatience is how long requests wait for one server of many that gets the scripts.
 const loadPatience = 250 * time.Millisecond
 
 // load has every script sent to every server, in two round trips each, unless another caller has done so since this one saw seen loads. It
 // returns the number of loads so far. A load may fail, or be late: a script that is not loaded is found missing when it is called, and
-// loaded then. Of many servers, no request waits for one that is down or that does not answer soon. There is one attempt at a time, however
-// many requests come meanwhile: the texts of all scripts for each of them would make slow servers slower.
+// loaded then. Of many servers, no request waits for one that is down or that does not answer soon. There is one attempt at a time, and none
+// sends to a server while an earlier one still does, however many requests come: the texts of all scripts for each of them would make slow
+// servers slower.
 func (l *link) load(seen uint64) uint64 {
 	l.loadMu.Lock()
 	if now := l.loads.Load(); now != seen {
@@ -157,8 +163,19 @@ func (l *link) load(seen uint64) uint64 {
 	return l.loads.Load()
 }
 
-// loadAll makes an attempt. It ends when all servers have answered, and sooner if it is late and one of them has the scripts.
+// loadAll makes an attempt. It ends when all servers have answered, and sooner if it is late and one of them has the scripts, or refuses
+// them: then it leaves the others behind, which get the scripts still.
 func (l *link) loadAll(attempt *loading) {
+	loaded := false
+	defer func() {
+		l.loadMu.Lock()
+		defer l.loadMu.Unlock()
+		if loaded {
+			l.loads.Add(1)
+		}
+		l.loading = nil
+		close(attempt.over)
+	}()
 	nodes := l.rc.Nodes()
 	l.without.Range(func(x, _ any) bool {
 		if _, there := nodes[x.(lacking).addr]; !there { // servers come and go
@@ -172,20 +189,27 @@ func (l *link) loadAll(attempt *loading) {
 		}
 		return true
 	})
-	done := make(chan bool, len(nodes))
+	done, missing := make(chan bool, len(nodes)), 0
 	for addr, node := range nodes {
-		if l.askAll == nil {
+		if _, behind := l.sending.LoadOrStore(addr, struct{}{}); behind {
+			continue
+		}
+		missing++
+		send := func() {
+			defer l.sending.Delete(addr)
 			done <- l.loadOn(addr, node)
+		}
+		if l.askAll == nil {
+			send()
 		} else {
-			l.cfg.User.Go(func() { done <- l.loadOn(addr, node) })
+			l.cfg.User.Go(send)
 		}
 	}
 	var timer <-chan time.Time
 	if attempt.late != nil {
 		timer = time.After(loadPatience)
 	}
-	loaded, late := false, false
-	for missing := len(nodes); missing > 0 && !(loaded && late); {
+	for late := false; missing > 0 && !(loaded && late); {
 		select {
 		case ok := <-done:
 			loaded = loaded || ok
@@ -195,13 +219,6 @@ func (l *link) loadAll(attempt *loading) {
 			close(attempt.late)
 		}
 	}
-	l.loadMu.Lock()
-	defer l.loadMu.Unlock()
-	if loaded {
-		l.loads.Add(1)
-	}
-	l.loading = nil
-	close(attempt.over)
 }
 
 // A portion says how far the loading of the scripts of a server has come, which has failed.

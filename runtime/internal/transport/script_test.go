@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,50 +77,97 @@ func TestLoad_RefusedByAServerThatWasDown(t *testing.T) {
 	require.Contains(t, log.String(), "NOPERM")
 }
 
-// A slowLoader is a client of a cluster whose servers do not answer to the loading of scripts until the gate is closed.
+// A slowLoader is a client of a cluster of which some servers do not answer to the loading of scripts until the gate is closed.
 type slowLoader struct {
 	rueidis.Client
 
+	slow  func(addr string) bool
 	gate  <-chan struct{}
-	loads *atomic.Int64 // how often it was asked of a server
+	loads *atomic.Int64 // how often a slow server was asked
 }
 
+// Nodes returns the servers, the slow ones without an answer.
 func (c slowLoader) Nodes() map[string]rueidis.Client {
 	nodes := c.Client.Nodes()
 	for addr, node := range nodes {
-		nodes[addr] = slowLoader{node, c.gate, c.loads}
+		if c.slow(addr) {
+			nodes[addr] = slowNode{node, c}
+		}
 	}
 	return nodes
 }
 
-func (c slowLoader) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
-	if c.Mode() == rueidis.ClientModeStandalone {
-		c.loads.Add(1)
-		<-c.gate
-	}
-	return c.Client.DoMulti(ctx, multi...)
+type slowNode struct {
+	rueidis.Client
+
+	of slowLoader
 }
 
-// TestLoad_OfACluster sends requests to a cluster whose servers take long to load the scripts, since they are slow or far away: each request is
-// done, with its own script, and none of them has all scripts sent once more.
-func TestLoad_OfACluster(t *testing.T) {
-	t.Parallel()
-	cluster := redistest.Cluster(t) // which has no scripts
-	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+func (n slowNode) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
+	n.of.loads.Add(1)
+	<-n.of.gate
+	return n.Client.DoMulti(ctx, multi...)
+}
+
+// startSlow returns a transport to a new cluster, which has no scripts, of which the first few servers are slow. After settle they are not, and
+// no load is under way any more.
+func startSlow(t *testing.T, slow int) (net *Transport, p protocol.Process, loads *atomic.Int64, settle func()) {
+	t.Helper()
+	cluster := redistest.Cluster(t)
 	gate, loads := make(chan struct{}), new(atomic.Int64)
-	client := slowLoader{cluster.NewClient(), gate, loads}
-	servers := int64(len(cluster.Nodes()))
-	net := New(Config{Client: client, UUID: process.UUID, User: u, Stopped: make(chan struct{}), OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	addrs := cluster.Addrs()[:slow]
+	client := slowLoader{cluster.NewClient(), func(addr string) bool { return slices.Contains(addrs, addr) }, gate, loads}
+	p = protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	net = New(Config{Client: client, UUID: p.UUID, User: u, Stopped: make(chan struct{}), OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	settle = sync.OnceFunc(func() {
+		close(gate)
+		u.wg.Wait()
+	})
+	t.Cleanup(settle)
+	return net, p, loads, settle
+}
+
+// TestLoad_OfASlowCluster sends requests to a cluster whose servers take long to load the scripts, since they are busy or far away: each request
+// is done, with its own script, and none of them has all scripts sent once more.
+func TestLoad_OfASlowCluster(t *testing.T) {
+	t.Parallel()
+	const all = 6
+	net, p, loads, settle := startSlow(t, all)
 	for range 10 {
-		require.NoError(t, net.Run(process.Leader(redistest.Key(t, "k"))).Err())
+		require.NoError(t, net.Run(p.Leader(redistest.Key(t, "k"))).Err())
 	}
 	require.Zero(t, net.loads.Load())
-	require.LessOrEqual(t, loads.Load(), servers, "requests to load scripts")
-	close(gate)
-	u.wg.Wait()
+	require.LessOrEqual(t, loads.Load(), int64(all), "requests to load scripts")
+	settle()
 	require.EqualValues(t, 1, net.loads.Load(), "the scripts are loaded when a server has them")
-	require.NoError(t, net.Run(process.Leader(redistest.Key(t, "k"))).Err())
+	require.NoError(t, net.Run(p.Leader(redistest.Key(t, "k"))).Err())
+}
+
+// TestLoad_OfOneSlowServer has all scripts sent again and again, as requests do that find theirs missing: a server that is still being sent them
+// gets them once. When it has them, it may get them again.
+func TestLoad_OfOneSlowServer(t *testing.T) {
+	t.Parallel()
+	net, _, loads, settle := startSlow(t, 1)
+	for net.loads.Load() < 5 { // the others have the scripts as often
+		net.load(net.loads.Load())
+	}
+	require.EqualValues(t, 1, loads.Load(), "requests to load scripts")
+	settle()
+	before := loads.Load()
+	net.load(net.loads.Load())
+	require.Greater(t, loads.Load(), before)
+}
+
+// TestLoad_Panics shows that a load whose client panics keeps no later one from loading.
+func TestLoad_Panics(t *testing.T) {
+	t.Parallel()
+	net, _, _ := start(t, nil, Config{})
+	working := net.rc
+	net.rc = nil // which is what panics here
+	require.Panics(t, func() { net.load(0) })
+	net.rc = working
+	require.EqualValues(t, 1, net.load(0))
 }
 
 // TestLoad_ForgetsServers keeps no server in memory that has gone: in a cluster they come and go, each with an address of its own.
