@@ -30,10 +30,12 @@ func (l *link) runOn(ctx context.Context, rc sender, cmd protocol.Command) rueid
 		reply = rc.Do(context.Background(), l.evalsha(cmd))
 	}
 	for try := 0; missing(reply) && try < mostLoads; try++ {
-		if l.askAll != nil && try == 1 {
+		switch {
+		case l.askAll == nil || try == 0:
+		case try == 1:
 			l.load(loaded) // the slot is on its way to a server that has no scripts
-		} else if l.askAll != nil && try > 1 && !l.pause(loadPause) { // which gets them now
-			break
+		default:
+			l.pause(loadPause) // it gets them now
 		}
 		// The server was flushed again, or a long script filled the input of the server and others came between.
 		replies := rc.DoMulti(context.Background(), l.rc.B().ScriptLoad().Script(cmd.Script.Source()).Build(), l.evalsha(cmd))
