@@ -35,7 +35,7 @@ func (l *link) runOn(ctx context.Context, rc sender, cmd protocol.Command) rueid
 		case try == 1:
 			l.load(loaded) // the slot is on its way to a server that has no scripts
 		default:
-			l.pause(loadPause) // it gets them now
+			l.pause(loadPause) // that server gets them now
 		}
 		// The server was flushed again, or a long script filled the input of the server and others came between.
 		replies := rc.DoMulti(context.Background(), l.rc.B().ScriptLoad().Script(cmd.Script.Source()).Build(), l.evalsha(cmd))
