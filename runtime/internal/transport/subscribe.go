@@ -75,14 +75,22 @@ func (s subscriber) Subscribe(channels []string) ([]string, error) {
 	return nil, err
 }
 
-// Unsubscribe asks first whether the server is ready. One that is busy with a script refuses UNSUBSCRIBE and the PING
-// that rueidis sends behind it; that is one refusal more than rueidis expects, and it ends the program.
+// Unsubscribe ends subscriptions.
 func (s subscriber) Unsubscribe(channels []string) error {
-	err := s.conn.Do(context.Background(), s.conn.B().Ping().Build()).Error()
-	if err != nil && !strings.HasPrefix(err.Error(), "NOPERM") {
+	if err := readyToEnd(s.conn); err != nil {
 		return err
 	}
 	return s.conn.Do(context.Background(), s.conn.B().Unsubscribe().Channel(channels...).Build()).Error()
+}
+
+// readyToEnd asks a server whether it ends subscriptions now. One that is busy with a script refuses UNSUBSCRIBE or SUNSUBSCRIBE, and the PING
+// that rueidis sends behind it; that is one refusal more than rueidis expects, and it ends the program.
+func readyToEnd(conn rueidis.DedicatedClient) error {
+	err := conn.Do(context.Background(), conn.B().Ping().Build()).Error()
+	if err != nil && !strings.HasPrefix(err.Error(), "NOPERM") {
+		return err
+	}
+	return nil
 }
 
 // Close ends the connection. One that is mute takes a second to close, and is not the tracker's meanwhile.
@@ -175,7 +183,11 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 	return elsewhere, nil
 }
 
+// Unsubscribe ends subscriptions.
 func (s clusterSubscriber) Unsubscribe(channels []string) error {
+	if err := readyToEnd(s.conn); err != nil {
+		return err
+	}
 	var commands []rueidis.Completed
 	for _, name := range channels {
 		plain, sharded := s.cl.kinds(name)
