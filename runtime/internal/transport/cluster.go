@@ -26,9 +26,11 @@ type cluster struct {
 	mu     sync.Mutex // guards the rest
 	owners *owners
 	fresh  map[string]bool // new masters; true while rueidis is asked whether it knows one
-	asking chan struct{}   // closed when the question under way is answered; nil without one
+	asking chan struct{}   // closed when the question under way is answered, or late; nil without one
 	asked  time.Time       // when the last one was
 	pause  time.Duration   // after it
+	latest uint64          // the number of the last question
+	known  uint64          // the number of the question whose answer is in owners
 	silent bool            // it was logged that the question is not permitted
 }
 
@@ -63,9 +65,12 @@ const (
 	// that is the same, up to askRarely.
 	askPause  = 20 * time.Millisecond
 	askRarely = 100 * time.Millisecond
+	// askPatience is the time limit of the first server.
+	askPatience = time.Second
 )
 
-// ask asks the servers which of them has which slot, and returns when that is known, or no server says so in time.
+// ask asks the servers which of them has which slot, and returns when that is known, or no server says so in time. An answer that comes later
+// counts, too: the next question may take as long.
 func (cl *cluster) ask() {
 	cl.mu.Lock()
 	if done := cl.asking; done != nil {
@@ -75,32 +80,43 @@ func (cl *cluster) ask() {
 	}
 	done := make(chan struct{})
 	cl.asking = done
-	pause := max(cl.pause, askPause) - time.Since(cl.asked)
+	wait := max(cl.pause, askPause) - time.Since(cl.asked)
+	cl.pause = min(2*max(cl.pause, askPause/2), askRarely)
+	cl.latest++
+	number := cl.latest
 	cl.mu.Unlock()
-	if pause > 0 {
-		cl.link.pause(pause)
+	if wait > 0 {
+		cl.link.pause(wait)
 	}
-	voted, err := cl.link.vote()
-	var moved *[protocol.Slots]bool
-	defer func() {
-		close(done)
-		if moved != nil {
-			cl.moved(moved)
-		}
-	}()
+	counted := make(chan struct{})
+	cl.link.cfg.User.Go(func() { cl.count(number, counted) })
+	pause(askPatience, cl.link.cfg.Stopped, counted)
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
 	cl.asking, cl.asked = nil, time.Now()
-	cl.pause = min(2*max(cl.pause, askPause/2), askRarely)
-	if voted != nil {
-		cl.silent = false
+	close(done)
+}
+
+// count has the servers answer a question, and closes counted when they have.
+func (cl *cluster) count(number uint64, counted chan struct{}) {
+	voted, err := cl.link.vote()
+	cl.mu.Lock()
+	var moved *[protocol.Slots]bool
+	switch {
+	case voted != nil && number > cl.known: // no later question has an answer
+		cl.silent, cl.known = false, number
 		if moved = cl.learn(voted); moved != nil {
 			cl.pause = askPause
 		}
-	} else if err != nil && !cl.silent {
+	case err != nil && !cl.silent:
 		cl.silent = true
 		cl.link.cfg.Logger.Warn("lockgen: the cluster does not say which server has what; waiters ask by timer until it does", "error",
 			fmt.Errorf("a permission is missing, which ACL LOG on the server names: %w", err))
+	}
+	cl.mu.Unlock()
+	close(counted)
+	if moved != nil {
+		cl.moved(moved)
 	}
 }
 

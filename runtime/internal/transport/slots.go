@@ -33,14 +33,10 @@ func (o *owners) place(addr string) uint16 {
 	return uint16(i)
 }
 
-const (
-	// askGrace is how much longer than the first server the others have for their answers.
-	askGrace = 50 * time.Millisecond
-	// askPatience is the time limit of the first server.
-	askPatience = time.Second
-)
+// askGrace is how much longer than the first server the others have for their answers.
+const askGrace = 50 * time.Millisecond
 
-// vote returns the owners that most servers name, of those that answer about as soon as the first one. If none does it
+// vote waits for the first server, and returns the owners that most servers name, of those that answer about as soon as the first one. If none does it
 // returns nil, and an error if the question is not permitted.
 func (l *link) vote() (*owners, error) {
 	type answer struct {
@@ -56,8 +52,7 @@ func (l *link) vote() (*owners, error) {
 		})
 	}
 	var failure error
-	timer := time.NewTimer(askPatience)
-	defer timer.Stop()
+	var late <-chan time.Time // when the others are
 	o := newOwners()
 	votes := map[string]*[protocol.Slots]uint8{}
 	most := new([protocol.Slots]uint8)
@@ -68,7 +63,7 @@ func (l *link) vote() (*owners, error) {
 				failure = a.err
 			}
 			if a.said != nil && len(votes) == 0 {
-				timer.Reset(askGrace)
+				late = time.After(askGrace)
 			}
 			for _, sp := range a.said {
 				tally := votes[sp.addr]
@@ -84,7 +79,7 @@ func (l *link) vote() (*owners, error) {
 				}
 			}
 			continue
-		case <-timer.C:
+		case <-late:
 		case <-l.cfg.Stopped:
 		}
 		break
