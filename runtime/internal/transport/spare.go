@@ -108,11 +108,15 @@ func (s *spares) take(server rueidis.Client, addr string) (x *spare, answered fu
 	return x, x.pending.note()
 }
 
-// leave ends the use of x, and has no request take it any more if it is broken.
+// leave ends the use of x, and has no request take it any more if it is broken. One that has answered takes the place of one that is still being
+// made: where that takes long, requests find it late, and none would ever be taken.
 func (s *spares) leave(x *spare, broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.users--
+	if next := s.to[x.addr]; !broken && next != nil && next.servers == x.servers && !next.isMade() {
+		s.to[x.addr] = x
+	}
 	switch {
 	case broken:
 		s.retire(x)
@@ -139,6 +143,16 @@ func (s *spares) retire(x *spare) {
 	}
 	if x.users == 0 {
 		s.drop(x)
+	}
+}
+
+// isMade reports whether the connection is made, or could not be.
+func (x *spare) isMade() bool {
+	select {
+	case <-x.made:
+		return true
+	default:
+		return false
 	}
 }
 

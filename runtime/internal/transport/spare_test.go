@@ -119,6 +119,54 @@ func sendsBehind(t *testing.T, adjust func(o *rueidis.ClientOption)) {
 	u.wg.Wait()
 }
 
+// A handshaking client makes connections when the test lets it.
+type handshaking struct {
+	rueidis.Client
+
+	dials chan chan struct{} // a connection is made when the channel that comes here is closed
+}
+
+func (c handshaking) Dedicate() (rueidis.DedicatedClient, func()) {
+	over := make(chan struct{})
+	c.dials <- over
+	<-over
+	return c.Client.Dedicate()
+}
+
+// A connection that takes longer to make than a request may take, as with TLS on a busy machine, serves the requests that come later: each of
+// them would have another one made.
+func TestSpares_ThatAreMadeSlowly(t *testing.T) {
+	t.Parallel()
+	client := handshaking{redistest.Shared(t).NewClient(), make(chan chan struct{}, 10)}
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	net := New(Config{Client: client, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: time.Hour})
+	require.NoError(t, net.Run(process.Leader("k")).Err())
+	beside := func() <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- net.RunBeside(process.Leader("k")).Err() }()
+		return done
+	}
+	first := beside()
+	firstMade := <-client.dials
+	x := net.spares.to[""]
+	require.Eventually(t, func() bool { return x.pending.late(net.Patience()) }, time.Minute, time.Millisecond)
+	second := beside()
+	secondMade := <-client.dials
+	close(firstMade)
+	require.NoError(t, <-first)
+	require.NoError(t, <-beside(), "over the first connection")
+	require.Empty(t, client.dials)
+	close(secondMade)
+	require.NoError(t, <-second)
+	require.Same(t, x, net.spares.to[""])
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
+}
+
 // In a cluster, requests beside to one server share a connection, too.
 func TestSpares_OfACluster(t *testing.T) {
 	t.Parallel()
