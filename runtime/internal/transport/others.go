@@ -83,21 +83,33 @@ func (t *Transport) Publish(channels, texts []string) (unheard []int, err error)
 	return unheard, err
 }
 
-// Channels returns the channels of all servers whose names match a pattern and that have subscribers, in order. It fails if no server
-// answers.
+// Channels returns the channels of all servers whose names match a pattern and that have subscribers, in order. It asks all servers at once, and
+// has no channels of those that do not answer in time. It fails if no server answers.
 func (t *Transport) Channels(pattern string) ([]string, error) {
 	ctx, cancel := t.briefly()
 	defer cancel()
+	type answer struct {
+		names []string
+		err   error
+	}
+	nodes := t.rc.Nodes()
+	answers := make(chan answer, len(nodes))
+	for _, node := range nodes {
+		t.cfg.User.Go(func() {
+			names, err := t.translate(node.Do(ctx, node.B().PubsubChannels().Pattern(pattern).Build())).AsStrSlice()
+			answers <- answer{names, err}
+		})
+	}
 	found := map[string]struct{}{}
 	failed, answered := ErrNoAnswer, false
-	for _, node := range t.rc.Nodes() {
-		names, err := t.translate(node.Do(ctx, node.B().PubsubChannels().Pattern(pattern).Build())).AsStrSlice()
-		if err != nil {
-			failed = err
+	for range nodes {
+		a := <-answers
+		if a.err != nil {
+			failed = a.err
 			continue
 		}
 		answered = true
-		for _, name := range names {
+		for _, name := range a.names {
 			found[name] = struct{}{}
 		}
 	}
