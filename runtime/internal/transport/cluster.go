@@ -53,6 +53,13 @@ func (cl *cluster) addrOf(name string) string {
 	return cl.owners.addr(protocol.Slot(name))
 }
 
+// present returns the present owners. Each answer to the question of [cluster.ask] has new ones.
+func (cl *cluster) present() *owners {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return cl.owners
+}
+
 // note makes addr the owner of a slot.
 func (cl *cluster) note(slot uint16, addr string) {
 	cl.mu.Lock()

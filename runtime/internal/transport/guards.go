@@ -15,6 +15,7 @@ type guards struct {
 	mu   sync.Mutex       // guards the rest; taken before cluster.mu
 	of   map[string]guard // by server; changed by the watcher alone
 	scan bool             // the client may hold something on a server without one
+	seen *owners          // of the slots, at the last look
 }
 
 type guard struct {
@@ -42,8 +43,9 @@ func (g *guards) look() {
 			g.scan = true
 		}
 	}
-	scan := g.scan
-	g.scan = false
+	now := g.cluster.present()
+	scan := g.scan || g.seen != now // another slot may have moved to a server without one
+	g.scan, g.seen = false, now
 	g.mu.Unlock()
 	if !scan {
 		return
