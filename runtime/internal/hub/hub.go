@@ -21,7 +21,7 @@ import (
 )
 
 // A Conn is a connection that can subscribe. Subscribe and Unsubscribe return when the server has confirmed. Subscribe
-// returns the channels that this server does not have. Close makes both return.
+// returns the channels that this server does not have, or refuses: those with [ErrRefused]. Close makes both return.
 type Conn interface {
 	Subscribe(channels []string) (elsewhere []string, err error)
 	Unsubscribe(channels []string) error
@@ -41,8 +41,8 @@ type Sink interface {
 	Dropped(channel string)
 }
 
-// ErrRefused is the error of a [Conn] whose server refuses to subscribe the channels over a connection that is well. The hub
-// tries again over the same connection.
+// ErrRefused is the error of a [Conn] whose server refuses to subscribe some of the channels over a connection that is well, which the Conn
+// returns, or all, if it returns none. The hub tries again over the same connection.
 var ErrRefused = errors.New("refused")
 
 // An Event is an event of a listener.

@@ -190,6 +190,10 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 			elsewhere, err := conn.Subscribe(add)
 			refusals++
 			switch {
+			case errors.Is(err, ErrRefused) && len(elsewhere) > 0:
+				l.failed(err)
+				worked = worked || len(elsewhere) < len(add)
+				l.subscribed(add, elsewhere)
 			case errors.Is(err, ErrRefused):
 				l.failed(err)
 				refused = true

@@ -140,7 +140,8 @@ type clusterSubscriber struct {
 
 // Subscribe sends one command for each sharded channel: they may be in different slots, and rueidis miscounts what is
 // confirmed if the server ends another subscription meanwhile. And it asks for a key in the same slot after each: a replica
-// would say no to that, but subscribes to what it hears and the master does not count.
+// would say no to that, but subscribes to what it hears and the master does not count. A channel for which a permission is missing does not keep
+// the others from being subscribed.
 func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err error) {
 	var commands []rueidis.Completed
 	var names []string
@@ -160,11 +161,11 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 		}
 	}
 	for i, reply := range s.conn.DoMulti(context.Background(), commands...) {
-		err := reply.Error()
-		if err == nil {
+		failed := reply.Error()
+		if failed == nil {
 			continue
 		}
-		said, ok := rueidis.IsRedisErr(err)
+		said, ok := rueidis.IsRedisErr(failed)
 		addr, moved := "", false
 		if ok {
 			addr, moved = said.IsMoved()
@@ -173,14 +174,17 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 		case moved:
 			s.cl.note(protocol.Slot(names[i]), addr)
 			elsewhere = append(elsewhere, names[i])
-		case ok && Passing(err):
+		case ok && Passing(failed):
 			elsewhere = append(elsewhere, names[i])
 		case ok && asks[i]: // it may not be asked for, or is on its way to another server
+		case ok && denied(said.Error()):
+			elsewhere = append(elsewhere, names[i])
+			err = fmt.Errorf("%w: %w", hub.ErrRefused, failed)
 		default:
-			return nil, err
+			return nil, failed
 		}
 	}
-	return elsewhere, nil
+	return elsewhere, err
 }
 
 // Unsubscribe ends subscriptions.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/hub"
@@ -47,4 +48,47 @@ func TestClusterSubscriber_EndsWhileTheServerIsBusy(t *testing.T) {
 	net.Quit()
 	net.Unlisten()
 	u.wg.Wait()
+}
+
+// A server of a cluster that refuses one channel, since a permission is missing, goes on to send the messages on the others over the same
+// connection.
+func TestClusterSubscriber_GoesOnWithoutAPermission(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Cluster(t)
+	for _, s := range servers.Nodes() {
+		require.NoError(t, s.Do("ACL", "SETUSER", "limited", "on", ">secret", "+@all", "~*", "&may*").Error())
+	}
+	rc := servers.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "limited", "secret" })
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	stopped := make(chan struct{})
+	logged := make(chan string, 1000)
+	net := New(Config{
+		Client: rc, UUID: protocol.NewUUID(protocol.ListensSharded), User: u, Channels: ShardedChannels, Stopped: stopped,
+		OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(lines(logged), nil)),
+	})
+	events := make(chan hub.Event, 1000)
+	net.Listen("may{tag}", func(e hub.Event) { events <- e })
+	require.True(t, (<-events).Subscribed)
+	refused := net.Listen("must not{tag}", func(hub.Event) {})
+	require.Contains(t, <-logged, "NOPERM")
+	late := net.Listen("may too{tag}", func(hub.Event) {})
+	<-late.Ready()
+	require.NoError(t, servers.Master("{tag}").Do("SPUBLISH", "may{tag}", "a message").Error())
+	require.Equal(t, hub.Event{Payload: "a message"}, <-events)
+	for _, s := range servers.Nodes() {
+		require.NoError(t, s.Do("ACL", "SETUSER", "limited", "allchannels").Error())
+	}
+	<-refused.Ready()
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
+}
+
+// lines are those of a log.
+type lines chan<- string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
 }
