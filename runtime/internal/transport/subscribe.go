@@ -187,7 +187,7 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 	return elsewhere, err
 }
 
-// Unsubscribe ends subscriptions.
+// Unsubscribe ends subscriptions. A server that does not have the slot of a channel any more refuses that: it has ended the subscription itself.
 func (s clusterSubscriber) Unsubscribe(channels []string) error {
 	if err := readyToEnd(s.conn); err != nil {
 		return err
@@ -203,11 +203,21 @@ func (s clusterSubscriber) Unsubscribe(channels []string) error {
 		}
 	}
 	for _, reply := range s.conn.DoMulti(context.Background(), commands...) {
-		if err := reply.Error(); err != nil {
+		if err := reply.Error(); err != nil && !slotless(err) {
 			return err
 		}
 	}
 	return nil
+}
+
+// slotless reports whether a server replied that it does not have the slot.
+func slotless(err error) bool {
+	said, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return false
+	}
+	_, moved := said.IsMoved()
+	return moved || said.IsClusterDown()
 }
 
 func (s clusterSubscriber) Close() { s.conn.Close() }

@@ -92,3 +92,41 @@ func (l lines) Write(line []byte) (int, error) {
 	l <- string(line)
 	return len(line), nil
 }
+
+// A quitter is told which subscriptions a server has ended.
+type quitter struct{ dropped chan string }
+
+func (quitter) Message(string, string)   {}
+func (q quitter) Dropped(channel string) { q.dropped <- channel }
+
+// A connection goes on when it ends a subscription that its server has ended already, since the channel has moved.
+func TestClusterSubscriber_EndsWhatHasMoved(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Cluster(t)
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	stopped := make(chan struct{})
+	net := New(Config{
+		Client: servers.NewClient(), UUID: protocol.NewUUID(protocol.ListensSharded), User: u, Channels: ShardedChannels, Stopped: stopped,
+		OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	net.cluster.ask()
+	from, to := servers.Master("one"), servers.Master("two")
+	require.NotSame(t, from, to)
+	sink := quitter{make(chan string, 10)}
+	conn, _, err := net.cluster.subscriber(from.Addr(), sink)
+	require.NoError(t, err)
+	elsewhere, err := conn.Subscribe([]string{"one"})
+	require.NoError(t, err)
+	require.Empty(t, elsewhere)
+	servers.Move(servers.Slot("one"), to).End()
+	require.Equal(t, "one", <-sink.dropped)
+	require.NoError(t, conn.Unsubscribe([]string{"one", "one"}))
+	elsewhere, err = conn.Subscribe([]string{"one"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"one", "one"}, elsewhere, "for the question, too")
+	conn.Close()
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
+}
