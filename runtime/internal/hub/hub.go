@@ -192,10 +192,12 @@ func (h *Hub) assign(name string, ch *channel) {
 		return
 	} else if from != nil {
 		delete(from.channels, name)
-		if ch.subscribed() {
-			ch.to(off)
+		if ch.now() != off { // or it is about to be subscribed there
 			from.leaving = append(from.leaving, name)
 			from.wake()
+		}
+		if ch.subscribed() {
+			ch.to(off)
 		}
 		ch.again = true
 	}

@@ -282,3 +282,59 @@ func TestHub_ALaneEndsWithItsServer(t *testing.T) {
 		require.True(t, lx.Live())
 	})
 }
+
+// A slowConn answers when its gate is open.
+type slowConn struct {
+	name string
+	gate <-chan struct{}
+	log  func(string)
+}
+
+func (c slowConn) Subscribe(channels []string) (elsewhere []string, err error) {
+	c.log(c.name + " sub " + channels[0])
+	<-c.gate
+	return nil, nil
+}
+
+func (c slowConn) Unsubscribe(channels []string) error {
+	c.log(c.name + " unsub " + channels[0])
+	return nil
+}
+
+func (slowConn) Close() {}
+
+// TestHub_AChannelThatMovesBeforeItIsSubscribed shows that the server that had a channel does not go on to send its messages.
+func TestHub_AChannelThatMovesBeforeItIsSubscribed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var log []string
+		owner := "a"
+		gates := map[string]chan struct{}{"a": make(chan struct{}), "b": make(chan struct{})}
+		close(gates["b"])
+		h := New(Config{
+			Dial: func(name string, _ Sink) (Conn, <-chan error, error) {
+				return slowConn{name, gates[name], func(line string) {
+					mu.Lock()
+					defer mu.Unlock()
+					log = append(log, line)
+				}}, make(chan error), nil
+			},
+			Lane: func(string) string { return owner }, Linger: time.Second, Backoff: []time.Duration{10 * time.Millisecond},
+		})
+		defer h.Close()
+		l := h.Listen("x", func(Event) {})
+		synctest.Wait()
+		h.mu.Lock()
+		owner = "b"
+		h.mu.Unlock()
+		h.Reassign()
+		<-l.Ready()
+		synctest.Wait()
+		close(gates["a"])
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, []string{"a sub x", "b sub x", "a unsub x"}, log)
+		require.True(t, l.Live())
+	})
+}
