@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -53,13 +54,20 @@ func (p *pending) oldest() time.Time {
 	return at
 }
 
+// none reports whether each request has an answer.
+func (p *pending) none() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.sent) == 0
+}
+
 // pendings are the requests of each server. The zero value has none.
 type pendings struct {
 	mu sync.Mutex
 	of map[string]*pending
 }
 
-// to returns the requests of a server.
+// to returns the requests of a server. It keeps nothing for other servers without requests when there is a new one: servers come and go.
 func (p *pendings) to(server string) *pending {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,6 +75,7 @@ func (p *pendings) to(server string) *pending {
 		if p.of == nil {
 			p.of = map[string]*pending{}
 		}
+		maps.DeleteFunc(p.of, func(_ string, x *pending) bool { return x.none() })
 		p.of[server] = &pending{}
 	}
 	return p.of[server]

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,4 +32,20 @@ func TestPending(t *testing.T) {
 		require.True(t, ok, "the second request is not old")
 		second()
 	})
+}
+
+// A client whose servers get new addresses keeps nothing for those that have gone.
+func TestPendings_OfServersThatHaveGone(t *testing.T) {
+	t.Parallel()
+	var p pendings
+	waits := p.to("waits")
+	answered := waits.note()
+	for i := range 100 {
+		p.to(fmt.Sprint("server ", i)).note()()
+	}
+	require.Len(t, p.of, 2)
+	require.Same(t, waits, p.to("waits"))
+	answered()
+	p.to("another")
+	require.Len(t, p.of, 1)
 }
