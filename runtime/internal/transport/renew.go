@@ -100,10 +100,16 @@ func (t *Transport) renewParcels(kind protocol.Renewal, parcels []parcel, patien
 		commands[i] = p.Command
 	}
 	var replies []rueidis.RedisResult
-	if t.cluster != nil || kind == protocol.RenewPermits { // a key that changes all the time is not worth tracking
+	if t.cluster != nil {
 		replies = t.runSoon(patience, commands...)
 	} else {
-		replies = append(replies, t.runTracked(commands[0], patience))
+		for _, cmd := range commands {
+			if kind == protocol.RenewPermits { // a key that changes all the time is not worth tracking
+				replies = append(replies, t.runSoon(patience, cmd)...)
+			} else {
+				replies = append(replies, t.runTracked(cmd, patience))
+			}
+		}
 	}
 	for i, p := range parcels {
 		var renewed protocol.Renewed
