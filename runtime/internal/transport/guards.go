@@ -12,10 +12,11 @@ import (
 type guards struct {
 	cluster *cluster
 
-	mu   sync.Mutex       // guards the rest; taken before cluster.mu
-	of   map[string]guard // by server; changed by the watcher alone
-	scan bool             // the client may hold something on a server without one
-	seen *owners          // of the slots, at the last look
+	mu   sync.Mutex        // guards the rest; taken before cluster.mu
+	of   map[string]guard  // by server; changed by the watcher alone
+	held map[string]string // by server without one: a key that the client holds, or is about to
+	scan bool              // the client may hold something else on a server without one
+	seen *owners           // of the slots, at the last look
 }
 
 type guard struct {
@@ -23,12 +24,16 @@ type guard struct {
 	leave func()
 }
 
-// holds notes that the client holds a key.
+// holds notes that the client holds a key, or is about to: [User.EachKey] may not have it yet.
 func (g *guards) holds(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, ok := g.of[g.cluster.nodeOf(key)]; !ok {
-		g.scan = true
+	addr := g.cluster.nodeOf(key)
+	if _, ok := g.of[addr]; !ok {
+		if g.held == nil {
+			g.held = map[string]string{}
+		}
+		g.held[addr] = key
 	}
 }
 
@@ -45,18 +50,25 @@ func (g *guards) look() {
 	}
 	now := g.cluster.present()
 	scan := g.scan || g.seen != now // another slot may have moved to a server without one
-	g.scan, g.seen = false, now
+	held := g.held
+	g.scan, g.seen, g.held = false, now, nil
 	g.mu.Unlock()
-	if !scan {
+	if !scan && held == nil {
 		return
 	}
 	bare := map[string]string{}
-	g.cluster.link.cfg.User.EachKey(func(key string) {
+	add := func(key string) {
 		addr := g.cluster.nodeOf(key)
 		if _, ok := g.of[addr]; !ok {
 			bare[addr] = key
 		}
-	})
+	}
+	if scan {
+		g.cluster.link.cfg.User.EachKey(add)
+	}
+	for _, key := range held {
+		add(key)
+	}
 	for addr, key := range bare {
 		one := guard{key, g.cluster.link.cfg.User.ListenTo(protocol.HashTag(key))}
 		g.mu.Lock()

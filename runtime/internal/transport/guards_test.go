@@ -65,3 +65,19 @@ func TestGuards_FollowEachSlot(t *testing.T) {
 	g.rest()
 	require.Empty(t, u.tags)
 }
+
+// A server has a guard also if the watcher looks when the client has got its first key there, and does not guard the lease yet.
+func TestGuards_OfAKeyThatIsAboutToBeHeld(t *testing.T) {
+	t.Parallel()
+	u := &guarded{tags: map[string]int{}}
+	cl := newCluster(&link{cfg: Config{User: u}})
+	cl.note(protocol.Slot("k"), "a:1")
+	g := &guards{cluster: cl, of: map[string]guard{}}
+	g.look()
+	g.holds("k")
+	g.look()
+	g.look()
+	require.Equal(t, map[string]int{protocol.HashTag("k"): 1}, u.tags)
+	g.rest()
+	require.Empty(t, u.tags)
+}
