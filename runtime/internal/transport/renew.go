@@ -151,8 +151,11 @@ func (t *tracker) renew(conn rueidis.DedicatedClient, cmd protocol.Command) ruei
 	replies := conn.DoMulti(context.Background(), conn.B().ClientCaching().No().Build(), t.link.evalsha(bulk).Pin(),
 		conn.B().Exists().Key(cmd.Keys...).Build().Pin())
 	for _, i := range []int{0, 2} {
-		if _, answered := rueidis.IsRedisErr(replies[i].Error()); answered {
-			t.memory.Store(memoryAllRefused)
+		err := replies[i].Error()
+		if _, answered := rueidis.IsRedisErr(err); answered {
+			if !Passing(err) { // a busy server refuses all commands for a while
+				t.memory.Store(memoryAllRefused)
+			}
 			return t.link.runOn(context.Background(), conn, cmd) // for the keys that the server does not remember now
 		}
 	}

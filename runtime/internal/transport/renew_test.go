@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -52,4 +54,42 @@ func TestRenew_KeysOnTheirWayBehindAProxy(t *testing.T) {
 			u.wg.Wait()
 		})
 	}
+}
+
+// A server that remembers all keys of a script gets large batches again after it was busy: it refuses nothing for good.
+func TestRenew_InLargeBatchesAfterTheServerWasBusy(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, redistest.WithConfig("lua-time-limit", "1"))
+	net, p, u := start(t, server, Config{Tracking: true})
+	net.Listen(t.Name(), func(hub.Event) {})
+	require.False(t, net.TracksChanges())
+	require.Nil(t, <-u.rechecks, "the server reports changes from now on")
+	net.tracker.memory.Store(memoryAll) // as if it were an old one
+	var many []Renewal
+	for i := range trackedBatch {
+		many = append(many, Renewal{fmt.Sprint("k", i), p.Owner(1), time.Minute})
+	}
+	renew := func() error {
+		return net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), many, time.Minute)[0]
+	}
+	require.ErrorIs(t, renew(), ErrRefused) // loads the scripts
+	require.ErrorIs(t, renew(), ErrRefused)
+	require.Equal(t, bulkBatch, net.RenewBatch())
+	net.tracker.memory.Store(memoryAll)
+
+	rc := server.NewClient()
+	busy := make(chan error, 1)
+	go func() {
+		busy <- rc.Do(context.Background(), rc.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
+	}()
+	require.Eventually(t, func() bool {
+		_, err := server.Try("PING")
+		return err != nil
+	}, time.Minute, time.Millisecond)
+	require.ErrorContains(t, renew(), "BUSY")
+	server.Do("SCRIPT", "KILL")
+	require.Error(t, <-busy)
+	require.Eventually(t, func() bool {
+		return renew() == ErrRefused && net.RenewBatch() == bulkBatch //nolint:errorlint // it is that one
+	}, time.Minute, time.Millisecond)
 }
