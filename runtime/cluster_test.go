@@ -457,3 +457,37 @@ func TestCluster_AsksForShardedChannels(t *testing.T) {
 		require.Len(t, times, 1)
 	})
 }
+
+// TestCluster_CloseDoesNotWaitForTheWordOfAServer has a server that does not answer, and of which the client needs nothing: when Close comes, it has been
+// asked which server has which slot, or is being sent the scripts.
+func TestCluster_CloseDoesNotWaitForTheWordOfAServer(t *testing.T) {
+	t.Parallel()
+	for name, asks := range map[string]bool{"it is asked": true, "it is sent scripts": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster := redistest.Cluster(t)
+			rc := cluster.NewClient(func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Hour })
+			c, err := lockrt.New(rc, lockrt.Options{OpTimeout: 20 * time.Second})
+			require.NoError(t, err)
+			has, mute := cluster.Master("k"), cluster.Nodes()[0]
+			if mute.Addr() == has.Addr() {
+				mute = cluster.Nodes()[1]
+			}
+			if !asks {
+				mute.Stop()
+			}
+			l, err := c.Mutex("k").Lock(patient(t))
+			require.NoError(t, err)
+			if asks {
+				mute.Stop()
+				before := has.CommandStats()["cluster|slots"]
+				until(t, "the servers are asked, since a connection that listens breaks", func() bool {
+					has.Do("CLIENT", "KILL", "TYPE", "pubsub")
+					return has.CommandStats()["cluster|slots"] > before
+				})
+			}
+			require.NoError(t, l.Unlock(patient(t)))
+			require.NoError(t, c.Close())
+		})
+	}
+}

@@ -204,7 +204,7 @@ func (l *link) loadAll(attempt *loading) {
 		if l.askAll == nil {
 			send()
 		} else {
-			l.cfg.User.Go(send)
+			l.cfg.User.Detach(send) // Close does not wait for a server that does not answer
 		}
 	}
 	var timer <-chan time.Time
@@ -281,7 +281,7 @@ type lacking struct {
 func (l *link) unloaded(addr string, err error) bool {
 	_, answered := rueidis.IsRedisErr(err)
 	refuses := answered && !Passing(err)
-	if _, known := l.without.LoadOrStore(lacking{addr, refuses}, struct{}{}); !known {
+	if _, known := l.without.LoadOrStore(lacking{addr, refuses}, struct{}{}); !known && !l.stopped() {
 		l.cfg.Logger.Warn("lockgen: scripts could not be loaded", "server", addr, "error", err)
 	}
 	return refuses
