@@ -34,7 +34,7 @@ type link struct {
 // A loading is an attempt to send every script to every server, see [link.load].
 type loading struct {
 	over chan struct{} // closed when it has succeeded, or failed
-	late chan struct{} // closed when no request waits for it any more; nil if there is one server
+	late chan struct{} // closed when no request waits for it any more
 }
 
 // A sender is a client of rueidis, or one connection of it.

@@ -127,14 +127,14 @@ const mostLoads = 100
 // loadPause is how long a request pauses before it tries again whether a server of many has its script.
 const loadPause = 10 * time.Millisecond
 
-// loadPatience is how long requests wait for one server of many that gets the scripts.
+// loadPatience is how long requests wait for servers that get the scripts.
 const loadPatience = 250 * time.Millisecond
 
 // load has every script sent to every server, in two round trips each, unless another caller has done so since this one saw seen loads. It
 // returns the number of loads so far. A load may fail, or be late: a script that is not loaded is found missing when it is called, and
-// loaded then. Of many servers, no request waits for one that is down or that does not answer soon. There is one attempt at a time, and none
-// sends to a server while an earlier one still does, however many requests come: the texts of all scripts for each of them would make slow
-// servers slower.
+// loaded then. No request waits for long for a server that is down or that does not answer soon: the connection over which it gets the scripts
+// may be mute, and that of the request is another one. There is one attempt at a time, and none sends to a server while an earlier one still
+// does, however many requests come: the texts of all scripts for each of them would make slow servers slower.
 func (l *link) load(seen uint64) uint64 {
 	l.loadMu.Lock()
 	if now := l.loads.Load(); now != seen {
@@ -144,18 +144,14 @@ func (l *link) load(seen uint64) uint64 {
 	attempt := l.loading
 	begins := attempt == nil
 	if begins {
-		attempt = &loading{over: make(chan struct{})}
-		if l.askAll != nil {
-			attempt.late = make(chan struct{})
-		}
+		attempt = &loading{over: make(chan struct{}), late: make(chan struct{})}
 		l.loading = attempt
 	}
 	l.loadMu.Unlock()
-	switch {
-	case begins && l.askAll == nil:
-		l.loadAll(attempt)
-	case begins:
-		l.cfg.User.Go(l.askAll)
+	if begins {
+		if l.askAll != nil {
+			l.cfg.User.Go(l.askAll)
+		}
 		l.cfg.User.Go(func() { l.loadAll(attempt) })
 	}
 	select {
@@ -165,8 +161,8 @@ func (l *link) load(seen uint64) uint64 {
 	return l.loads.Load()
 }
 
-// loadAll makes an attempt. It ends when all servers have answered, and sooner if it is late and one of them has the scripts, or refuses
-// them: then it leaves the others behind, which get the scripts still.
+// loadAll makes an attempt. It ends when all servers have answered, or the client is stopped, and sooner if it is late and one of them has the
+// scripts, or refuses them: then it leaves the others behind, which get the scripts still.
 func (l *link) loadAll(attempt *loading) {
 	loaded := false
 	defer func() {
@@ -197,20 +193,12 @@ func (l *link) loadAll(attempt *loading) {
 			continue
 		}
 		missing++
-		send := func() {
+		l.cfg.User.Detach(func() { // Close does not wait for a server that does not answer
 			defer l.sending.Delete(addr)
 			done <- l.loadOn(addr, node)
-		}
-		if l.askAll == nil {
-			send()
-		} else {
-			l.cfg.User.Detach(send) // Close does not wait for a server that does not answer
-		}
+		})
 	}
-	var timer <-chan time.Time
-	if attempt.late != nil {
-		timer = time.After(loadPatience)
-	}
+	timer := time.After(loadPatience)
 	for late := false; missing > 0 && !(loaded && late); {
 		select {
 		case ok := <-done:
@@ -219,6 +207,8 @@ func (l *link) loadAll(attempt *loading) {
 		case <-timer:
 			late = true
 			close(attempt.late)
+		case <-l.cfg.Stopped:
+			return
 		}
 	}
 }

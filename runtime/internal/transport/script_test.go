@@ -43,11 +43,13 @@ func TestLoad_OfAServerThatIsDown(t *testing.T) {
 			require.Error(b, net.Run(process.Leader("k")).Err())
 		}
 	})
+	u.wg.Wait()
 	require.Less(t, made.AllocedBytesPerOp(), int64(texts/4), "bytes for a request")
 	require.Equal(t, 1, lines())
 
 	server.Restart()
 	require.NoError(t, net.Run(process.Leader("k")).Err())
+	u.wg.Wait()
 	require.Equal(t, 1, lines())
 }
 
@@ -66,6 +68,7 @@ func TestLoad_RefusedByAServerThatWasDown(t *testing.T) {
 	for range 2 {
 		require.Error(t, net.Run(process.Leader("k")).Err())
 	}
+	u.wg.Wait()
 	require.Equal(t, 1, lines())
 	require.NotContains(t, log.String(), "NOPERM")
 	server.Restart()
@@ -73,11 +76,12 @@ func TestLoad_RefusedByAServerThatWasDown(t *testing.T) {
 		require.Error(t, net.Run(process.Leader("k")).Err())
 		net.load(net.loads.Load())
 	}
+	u.wg.Wait()
 	require.Equal(t, 2, lines())
 	require.Contains(t, log.String(), "NOPERM")
 }
 
-// A slowLoader is a client of a cluster of which some servers do not answer to the loading of scripts until the gate is closed.
+// A slowLoader is a client of which some servers do not answer to the loading of scripts until the gate is closed.
 type slowLoader struct {
 	rueidis.Client
 
@@ -109,14 +113,12 @@ func (n slowNode) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rue
 	return n.Client.DoMulti(ctx, multi...)
 }
 
-// startSlow returns a transport to a new cluster, which has no scripts, of which the first few servers are slow. After settle they are not, and
-// no load is under way any more.
-func startSlow(t *testing.T, slow int) (net *Transport, p protocol.Process, loads *atomic.Int64, settle func()) {
+// startSlow returns a transport to new servers, which have no scripts, and of which some are slow. After settle they are not, and no load is
+// under way any more.
+func startSlow(t *testing.T, servers rueidis.Client, slow ...string) (net *Transport, p protocol.Process, loads *atomic.Int64, settle func()) {
 	t.Helper()
-	cluster := redistest.Cluster(t)
 	gate, loads := make(chan struct{}), new(atomic.Int64)
-	addrs := cluster.Addrs()[:slow]
-	client := slowLoader{cluster.NewClient(), func(addr string) bool { return slices.Contains(addrs, addr) }, gate, loads}
+	client := slowLoader{servers, func(addr string) bool { return slices.Contains(slow, addr) }, gate, loads}
 	p = protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
 	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
 	net = New(Config{Client: client, UUID: p.UUID, User: u, Stopped: make(chan struct{}), OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
@@ -132,13 +134,14 @@ func startSlow(t *testing.T, slow int) (net *Transport, p protocol.Process, load
 // is done, with its own script, and none of them has all scripts sent once more.
 func TestLoad_OfASlowCluster(t *testing.T) {
 	t.Parallel()
-	const all = 6
-	net, p, loads, settle := startSlow(t, all)
+	cluster := redistest.Cluster(t)
+	all := cluster.Addrs()
+	net, p, loads, settle := startSlow(t, cluster.NewClient(), all...)
 	for range 10 {
 		require.NoError(t, net.Run(p.Leader(redistest.Key(t, "k"))).Err())
 	}
 	require.Zero(t, net.loads.Load())
-	require.LessOrEqual(t, loads.Load(), int64(all), "requests to load scripts")
+	require.LessOrEqual(t, loads.Load(), int64(len(all)), "requests to load scripts")
 	settle()
 	require.EqualValues(t, 1, net.loads.Load(), "the scripts are loaded when a server has them")
 	require.NoError(t, net.Run(p.Leader(redistest.Key(t, "k"))).Err())
@@ -148,7 +151,8 @@ func TestLoad_OfASlowCluster(t *testing.T) {
 // gets them once. When it has them, it may get them again.
 func TestLoad_OfOneSlowServer(t *testing.T) {
 	t.Parallel()
-	net, _, loads, settle := startSlow(t, 1)
+	cluster := redistest.Cluster(t)
+	net, _, loads, settle := startSlow(t, cluster.NewClient(), cluster.Addrs()[0])
 	for net.loads.Load() < 5 { // the others have the scripts as often
 		net.load(net.loads.Load())
 	}
@@ -159,27 +163,61 @@ func TestLoad_OfOneSlowServer(t *testing.T) {
 	require.Greater(t, loads.Load(), before)
 }
 
+// TestLoad_OverAMuteConnection sends requests to a server that gets the scripts over a connection without answers: each request is done, over
+// another one, with its own script.
+func TestLoad_OverAMuteConnection(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	net, p, loads, settle := startSlow(t, server.Client(), server.Addr())
+	for range 3 {
+		require.NoError(t, net.Run(p.Leader(redistest.Key(t, "k"))).Err())
+	}
+	require.Zero(t, net.loads.Load())
+	require.EqualValues(t, 1, loads.Load(), "requests to load scripts")
+	settle()
+	require.EqualValues(t, 1, net.loads.Load(), "the scripts are loaded when the server has them")
+}
+
+// A panicking client panics when it is asked for its servers.
+type panicking struct{ rueidis.Client }
+
+func (panicking) Nodes() map[string]rueidis.Client { panic("a fault of the program") }
+
+// A recovering user goes on after a panic.
+type recovering struct{ *fake }
+
+func (f recovering) Go(g func()) {
+	f.fake.Go(func() {
+		defer func() { _ = recover() }()
+		g()
+	})
+}
+
 // TestLoad_Panics shows that a load whose client panics keeps no later one from loading.
 func TestLoad_Panics(t *testing.T) {
 	t.Parallel()
-	net, _, _ := start(t, nil, Config{})
+	net, _, u := start(t, nil, Config{})
 	working := net.rc
-	net.rc = nil // which is what panics here
-	require.Panics(t, func() { net.load(0) })
+	net.cfg.User, net.rc = recovering{u}, panicking{working}
+	require.Zero(t, net.load(0))
+	u.wg.Wait()
 	net.rc = working
-	require.EqualValues(t, 1, net.load(0))
+	net.load(0)
+	u.wg.Wait()
+	require.EqualValues(t, 1, net.loads.Load())
 }
 
 // TestLoad_ForgetsServers keeps no server in memory that has gone: in a cluster they come and go, each with an address of its own.
 func TestLoad_ForgetsServers(t *testing.T) {
 	t.Parallel()
-	net, _, _ := start(t, nil, Config{})
+	net, _, u := start(t, nil, Config{})
 	for _, addr := range append(net.Addrs(), "gone:1") {
 		net.without.Store(lacking{addr, false}, struct{}{})
 		net.without.Store(lacking{addr, true}, struct{}{})
 		net.partly.Store(addr, portion{1, 1})
 	}
 	net.load(net.loads.Load())
+	u.wg.Wait()
 	for _, about := range []*sync.Map{&net.without, &net.partly} {
 		about.Range(func(x, _ any) bool {
 			require.Fail(t, "it is remembered", x)
@@ -206,9 +244,11 @@ func TestLoad_OfASlowServer(t *testing.T) {
 	client := redistest.NewClient(t, proxy.Addr())
 	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
 	net := New(Config{Client: client, UUID: process.UUID, User: u, Stopped: make(chan struct{}), OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
-	attempts := 1
-	for ; net.load(0) == 0; attempts++ {
+	attempts := 0
+	for ; net.loads.Load() == 0; attempts++ {
 		require.Less(t, attempts, 20)
+		net.load(0)
+		u.wg.Wait()
 	}
 	require.Greater(t, attempts, 1, "it has failed")
 	for _, s := range scripts.All() {
