@@ -45,14 +45,14 @@ func (w *World) Graph() *Graph {
 	return g
 }
 
-// blockers returns the holders that keep a waiter from its lock.
+// blockers returns the holders that keep a waiter from its lock. A reader keeps another reader from it only if a writer waits.
 func (n node) blockers() []Holder {
+	passes := n.waiter().Kind == kindRead && !slices.ContainsFunc(n.lock.Waiters, func(w Waiter) bool { return w.Kind == kindWrite })
 	var all []Holder
 	for _, h := range n.lock.Holders {
-		if n.waiter().Kind == "read" && n.lock.Kind == "read" {
-			continue // readers do not exclude readers
+		if !passes || h.kind != kindRead {
+			all = append(all, h)
 		}
-		all = append(all, h)
 	}
 	return all
 }
@@ -126,6 +126,7 @@ type Link struct {
 	Stuck   bool     `json:"stuck,omitempty"`   // it is in a circle, or behind one
 	Chains  []Link   `json:"behind,omitempty"`  // the waiters among the holders
 	Circle  bool     `json:"circle,omitempty"`  // the waiter is in the chain already: the chain ends here
+	Above   bool     `json:"above,omitempty"`   // the waiter is above with its holders: the chain ends here
 	Unknown bool     `json:"unknown,omitempty"` // no holder is known
 }
 
@@ -149,19 +150,33 @@ func (g *Graph) Circles() []Circle {
 // mostDeep is the largest length of a chain.
 const mostDeep = 64
 
-// Chain follows the waiter with number i of l to the end of its chain.
-func (g *Graph) Chain(l *Lock, i int) Link { return g.chain(node{l, i}, nil) }
+// Chains follows each waiter of l to the end of its chain. Below the first level it follows each waiter once: a graph can have more paths
+// than anybody can read.
+func (g *Graph) Chains(l *Lock) []Link {
+	all, seen := []Link{}, map[node]bool{}
+	for i := range l.Waiters {
+		all = append(all, g.chain(node{l, i}, nil, seen))
+	}
+	return all
+}
 
-func (g *Graph) chain(n node, path []node) Link {
+func (g *Graph) chain(n node, path []node, seen map[node]bool) Link {
 	l := g.link(n)
-	if slices.Contains(path, n) || len(path) >= mostDeep {
+	switch {
+	case slices.Contains(path, n):
 		l.Circle = true
 		return l
+	case len(path) > 0 && seen[n]:
+		l.Above, l.Holders = true, []Holder{}
+		return l
+	case len(path) >= mostDeep:
+		return l
 	}
+	seen[n] = true
 	path = append(slices.Clip(path), n)
 	for _, h := range n.blockers() {
 		for _, m := range g.under[h.Owner] {
-			l.Chains = append(l.Chains, g.chain(m, path))
+			l.Chains = append(l.Chains, g.chain(m, path, seen))
 		}
 	}
 	return l

@@ -37,7 +37,12 @@ type Holder struct {
 	Trace  string     `json:"trace,omitempty"`
 
 	Lingers bool `json:"lingers,omitempty"` // no call of the process has it: it is about to be given back, see lockrt.WithLinger
+
+	kind string // of its hold; "" if nothing tells it
 }
+
+// The kinds of the two sides of a read-write lock.
+const kindRead, kindWrite = string(lockrt.KindRead), string(lockrt.KindWrite)
 
 // A Who is a process.
 type Who struct {
@@ -220,7 +225,7 @@ func (w *World) Add(s lockrt.Snapshot) {
 		began := h.Since
 		l.Holders = append(l.Holders, Holder{
 			Who: who, Owner: h.Owner, Name: h.Name, Since: &began, LeftMS: h.Left.Milliseconds(), Holds: h.Holds, Token: h.Token, Trace: h.Trace,
-			Lingers: h.Lingers,
+			Lingers: h.Lingers, kind: string(h.Kind),
 		})
 		held[l] = true
 	}
@@ -232,6 +237,7 @@ func (w *World) Add(s lockrt.Snapshot) {
 	}
 	for l := range held {
 		slices.SortStableFunc(l.Holders, func(a, b Holder) int { return cmp.Or(older(a.Since, b.Since), strings.Compare(a.Owner, b.Owner)) })
+		l.Kind = l.Holders[0].kind // and not that of a waiter
 	}
 	for l := range waited {
 		slices.SortStableFunc(l.Waiters, func(a, b Waiter) int { return older(a.Since, b.Since) })
@@ -339,6 +345,12 @@ func (w *World) hold(ctx context.Context, c *lockrt.Client, known map[string]Who
 		if !ok {
 			continue
 		}
+		switch {
+		case strings.HasSuffix(field, ":write"):
+			h.kind = kindWrite
+		case fields["mode"] != "":
+			h.kind = kindRead
+		}
 		if i := slices.IndexFunc(named, func(n Holder) bool { return n.Owner == h.Owner }); i >= 0 {
 			holders = append(holders, named[i])
 			continue
@@ -354,7 +366,10 @@ func (w *World) hold(ctx context.Context, c *lockrt.Client, known map[string]Who
 	}
 	if len(holders) > 0 {
 		slices.SortStableFunc(holders, func(a, b Holder) int { return older(a.Since, b.Since) })
-		w.Lock(key, "lock").Holders = holders
+		l := w.Lock(key, "lock")
+		if l.Holders = holders; l.Kind == kindRead || l.Kind == kindWrite {
+			l.Kind = cmp.Or(holders[0].kind, l.Kind)
+		}
 	}
 	return nil
 }

@@ -53,10 +53,7 @@ func why(ctx context.Context, o *options) int {
 			return o.fail(exitFound, fmt.Errorf("nobody holds %s or waits for it", key)), nil
 		}
 		g := w.Graph()
-		r := Reason{Version: JSONVersion, Key: key, Holders: l.Holders, Chains: []Link{}, Deadlocks: []Circle{}, Silent: w.Silent}
-		for i := range l.Waiters {
-			r.Chains = append(r.Chains, g.Chain(l, i))
-		}
+		r := Reason{Version: JSONVersion, Key: key, Holders: l.Holders, Chains: g.Chains(l), Deadlocks: []Circle{}, Silent: w.Silent}
 		for _, c := range g.Circles() {
 			if slices.ContainsFunc(c, func(l Link) bool { return l.Key == key }) {
 				r.Deadlocks = append(r.Deadlocks, c)
@@ -124,8 +121,12 @@ func waits(w Waiter, now time.Time) string {
 
 func writeChain(w io.Writer, l Link, depth int, now time.Time) {
 	indent := strings.Repeat("  ", depth)
-	if l.Circle {
+	switch {
+	case l.Circle:
 		fmt.Fprintf(w, "%s%s, see above: a deadlock\n", indent, clean(waits(l.Waiter, now)+" for "+l.Key))
+		return
+	case l.Above:
+		fmt.Fprintf(w, "%s%s, see above\n", indent, clean(waits(l.Waiter, now)+" for "+l.Key))
 		return
 	}
 	fmt.Fprintf(w, "%s%s\n", indent, clean(waits(l.Waiter, now)+" for "+l.Key))
