@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -157,7 +158,9 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 	cmd := exec.Command(path, command[1:]...)
 	cmd.Args[0] = command[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.Stdin, o.Stdout, o.Stderr
-	cmd.Env = append(os.Environ(), "LOCKGEN_KEY="+key)
+	// A lockctl around this one has a token, too: it is not that of this lock.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LOCKGEN_TOKEN=") })
+	cmd.Env = append(cmd.Env, "LOCKGEN_KEY="+key)
 	if g.token != 0 {
 		cmd.Env = append(cmd.Env, "LOCKGEN_TOKEN="+strconv.FormatInt(g.token, 10))
 	}

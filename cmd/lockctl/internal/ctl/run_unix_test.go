@@ -72,6 +72,7 @@ func TestRun_ExitCodes(t *testing.T) {
 		{[]string{"k", "--", "sh", "-c", "kill -9 $$"}, 128 + 9, ""},
 		{[]string{"k", "--", "sh", "-c", "echo key $LOCKGEN_KEY token $LOCKGEN_TOKEN."}, 0, "key k token ."},
 		{[]string{"-fence", "k", "--", "sh", "-c", `test "$LOCKGEN_TOKEN" -gt 0 && echo token`}, 0, "token"},
+		{[]string{"-fence", "outer", "--", "sh", "-c", `"$LOCKCTL" run k -- sh -c 'echo key $LOCKGEN_KEY token $LOCKGEN_TOKEN.'`}, 0, "key k token ."},
 		{[]string{"-read", "rw", "--", "echo", "read"}, 0, "read"},
 		{[]string{"-fair", "f", "--", "echo", "fair"}, 0, "fair"},
 		{[]string{"-permits", "2", "p", "--", "echo", "permit"}, 0, "permit"},
