@@ -108,6 +108,20 @@ func (w *World) Lock(key, kind string) *Lock {
 	return l
 }
 
+// Meet has no holder of w be gone whose process later, a survey after w, knows.
+func (w *World) Meet(later *World) {
+	for _, l := range w.Locks {
+		for i, h := range l.Holders {
+			l.Holders[i].Gone = h.Gone && !later.knows(h.Process)
+		}
+	}
+}
+
+// knows reports whether a process listens, as far as the survey has learned.
+func (w *World) knows(process string) bool {
+	return w.spoken[process] || slices.Contains(w.Silent, process)
+}
+
 // Sorted returns the locks whose keys match a pattern: those held longest first, those without a known holder last.
 func (w *World) Sorted(pattern string) []*Lock {
 	var all []*Lock
@@ -360,7 +374,7 @@ func (w *World) hold(ctx context.Context, c *lockrt.Client, known map[string]Who
 			if h.Who, err = whoWas(ctx, c, known, h.Process); err != nil {
 				return err
 			}
-			h.Gone = !slices.Contains(w.Silent, h.Process) && !w.spoken[h.Process]
+			h.Gone = !w.knows(h.Process)
 		}
 		holders = append(holders, h)
 	}

@@ -416,6 +416,27 @@ func TestList_Scan(t *testing.T) {
 	require.NotContains(t, server.CommandStats(), "keys")
 }
 
+// TestList_ScanWithoutServer shows that a sweep ends when the server stops to answer in the middle of it.
+func TestList_ScanWithoutServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	server.Do("HSET", "java", "11111111-1111-4111-9111-111111111111:42", "1")
+	proxy := redistest.Proxy(t, server.Addr())
+	proxy.OnRequest(func(cmd []string) {
+		if strings.EqualFold(cmd[0], "SCAN") {
+			proxy.Blackhole(redistest.Both)
+		}
+	})
+	ended := make(chan said, 1)
+	go func() { ended <- ctl(t, proxy.URL(), "list", "-scan", "-timeout", "2s") }()
+	select {
+	case s := <-ended:
+		require.Equal(t, exitNoRedis, s.code, s.out)
+	case <-time.After(patience):
+		require.Fail(t, "it does not end")
+	}
+}
+
 // ignoreExit returns no error of a program that has ended with another exit code than 0.
 func ignoreExit(err error) error {
 	if errors.As(err, new(*exec.ExitError)) {

@@ -143,36 +143,47 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 	began := time.Now()
 	for _, addr := range sortedKeys(o.rc.Nodes()) {
 		node := o.rc.Nodes()[addr]
-		if node == nil || isReplica(ctx, node) {
+		if node == nil {
 			continue
 		}
-		size, err := node.Do(ctx, node.B().Dbsize().Build()).AsInt64()
-		if err != nil {
+		replica, size, seen := false, int64(0), 0
+		err := o.inTime(ctx, func(ctx context.Context) (err error) {
+			replica = isReplica(ctx, node)
+			size, err = node.Do(ctx, node.B().Dbsize().Build()).AsInt64()
 			return err
+		})
+		switch {
+		case err != nil:
+			return err
+		case replica:
+			continue
 		}
-		seen := 0
 		for cursor := uint64(0); ; {
 			step := min(sweepStep, o.rate)
-			entry, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Count(int64(step)).Type("hash").Build()).AsScanEntry()
+			err := o.inTime(ctx, func(ctx context.Context) error {
+				entry, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Count(int64(step)).Type("hash").Build()).AsScanEntry()
+				if err != nil {
+					return err
+				}
+				var fresh []string
+				for _, key := range entry.Elements {
+					if !known[key] && survey.Matches(o.pattern(), key) && !companion(key) {
+						known[key] = true
+						fresh = append(fresh, key)
+					}
+				}
+				cursor = entry.Cursor
+				return w.Read(ctx, o.c, fresh)
+			})
 			if err != nil {
 				return err
 			}
 			seen += step
 			l.Swept += step
-			var fresh []string
-			for _, key := range entry.Elements {
-				if !known[key] && survey.Matches(o.pattern(), key) && !companion(key) {
-					known[key] = true
-					fresh = append(fresh, key)
-				}
-			}
-			if err := w.Read(ctx, o.c, fresh); err != nil {
-				return err
-			}
 			if o.Colour {
 				fmt.Fprintf(o.Stderr, "\r%d of %d keys of %s\x1b[K", min(seen, int(size)), size, addr)
 			}
-			if cursor = entry.Cursor; cursor == 0 {
+			if cursor == 0 {
 				break
 			}
 			due := began.Add(time.Duration(l.Swept) * time.Second / time.Duration(o.rate))
@@ -188,7 +199,24 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 		}
 	}
 	l.Locks = append(l.Locks, w.Sorted("")...)
-	return nil
+	if len(w.Locks) == 0 {
+		return nil
+	}
+	// A process that has left out locks, or was started during the sweep, is not gone.
+	return o.inTime(ctx, func(ctx context.Context) error {
+		later, err := o.survey(ctx, "")
+		if err == nil {
+			w.Meet(later)
+		}
+		return err
+	})
+}
+
+// inTime calls f with the time limit of -timeout.
+func (o *options) inTime(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	return f(ctx)
 }
 
 // companion reports whether a hash is a companion of a lock, or describes a process.

@@ -38,6 +38,7 @@ func TestList_ManyLocks(t *testing.T) {
 	found := map[string]bool{}
 	for _, lock := range l.Locks {
 		found[lock.Key] = true
+		require.False(t, lock.Holders[0].Gone, lock.Key)
 	}
 	require.False(t, l.Partial)
 	require.Len(t, found, ofJava+here)
