@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,12 +26,13 @@ func force(ctx context.Context, o *options) int {
 	}
 	key := o.args[0]
 	var from *Lock
+	var silent []string // processes that did not answer
 	code := o.with(ctx, func(ctx context.Context) (int, error) {
 		w, err := o.survey(ctx, key)
 		if err != nil {
 			return 0, err
 		}
-		from = w.Locks[key]
+		from, silent = w.Locks[key], w.Silent
 		switch {
 		case from == nil || len(from.Holders) == 0:
 			return o.fail(exitFound, fmt.Errorf("nobody holds %s", key)), nil
@@ -70,6 +72,8 @@ func force(ctx context.Context, o *options) int {
 				fmt.Fprintf(o.Stdout, "%s learns it when it renews the permit, within a third of its watchdog time.\n", clean(h.String()))
 			case h.Gone:
 				fmt.Fprintf(o.Stdout, "%s is gone, so it was told nothing.\n", clean(h.String()))
+			case slices.Contains(silent, h.Process):
+				fmt.Fprintf(o.Stdout, "%s does not answer: it learns it when it runs again.\n", clean(h.String()))
 			default:
 				fmt.Fprintf(o.Stdout, "%s was told that its lease is lost: its context has ended.\n", clean(h.String()))
 			}

@@ -103,6 +103,20 @@ func TestRun_ExitCodes(t *testing.T) {
 	}
 }
 
+// TestForce_HolderThatStandsStill shows that force does not say of a process that stands still that it knows of its loss.
+func TestForce_HolderThatStandsStill(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	p := holder(t, server.URL(), "orders", "k")
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+	s := ctl(t, server.URL(), "force", "-yes", "-timeout", "2s", "k")
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+	require.Zero(t, s.code, s.err)
+	require.Contains(t, s.out, "does not answer: it learns it when it runs again.")
+	require.NotContains(t, s.out, "its context has ended")
+	p.says(t, "ended")
+}
+
 // TestRun_PassesSignalsOn shows that run passes a signal on to the command and to its child
 // processes.
 func TestRun_PassesSignalsOn(t *testing.T) {
