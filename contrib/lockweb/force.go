@@ -139,5 +139,12 @@ func (p *Page) take(ctx context.Context, one held) (bool, error) {
 		}
 		owners = standing.Readers
 	}
+	if one.lock.Kind == string(lockrt.KindPermit) {
+		ids, _, err := survey.Owners(ctx, c.Redis(), one.lock, []survey.Holder{one.holder})
+		if err != nil {
+			return false, err
+		}
+		owners = ids
+	}
 	return c.ForceUnlock(ctx, one.lock.Key, owners...)
 }

@@ -612,6 +612,10 @@ func TestForce_OfEveryKind(t *testing.T) {
 			p, err := c.PermitSemaphore(key, 3).Acquire(t.Context())
 			return p.Context(), err
 		}},
+		"permits": {func(c *lockrt.Client, key string) (context.Context, error) {
+			p, err := c.PermitSemaphore(key, 3).AcquireN(t.Context(), 2)
+			return p.Context(), err
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

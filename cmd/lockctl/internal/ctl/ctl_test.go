@@ -505,19 +505,12 @@ func TestForce_OnlyFromTheOwnerThatWasSeen(t *testing.T) {
 		require.NoError(t, o.open(t.Context(), lockrt.Options{}))
 		fields, err := server.Do("HKEYS", name).AsStrSlice()
 		require.NoError(t, err)
-		var seen Lock
-		for _, f := range fields {
-			if f != "mode" {
-				seen.Holders = append(seen.Holders, Holder{Owner: f})
-			}
-		}
-		seen.Key = name
-		other := Lock{Key: name, Holders: []Holder{{Owner: "11111111-1111-8111-9111-111111111111:1"}}}
-		taken, err := o.take(t.Context(), &other)
+		seen := slices.DeleteFunc(fields, func(f string) bool { return f == "mode" })
+		taken, err := o.c.ForceUnlock(t.Context(), name, "11111111-1111-8111-9111-111111111111:1")
 		require.NoError(t, err, name)
 		require.False(t, taken, name)
 		require.NoError(t, held.Err(), name)
-		taken, err = o.take(t.Context(), &seen)
+		taken, err = o.c.ForceUnlock(t.Context(), name, seen...)
 		require.NoError(t, err, name)
 		require.True(t, taken, name)
 		until(t, "the holder was told", func() bool { return held.Err() != nil })
@@ -536,7 +529,9 @@ func TestForce_FromSeveral(t *testing.T) {
 	read, err := c.RWMutex("page").RLock(t.Context())
 	require.NoError(t, err)
 	server.Do("HSET", "page", "11111111-1111-4111-9111-111111111111:42", "1")
-	permit, err := c.PermitSemaphore("jobs", 2).Acquire(t.Context())
+	permit, err := c.PermitSemaphore("jobs", 5).Acquire(t.Context())
+	require.NoError(t, err)
+	_, err = c.PermitSemaphore("jobs", 5).AcquireN(t.Context(), 3)
 	require.NoError(t, err)
 	until(t, "it listens", func() bool { return listed(t, server.URL(), "jobs") != nil })
 
@@ -554,10 +549,10 @@ func TestForce_FromSeveral(t *testing.T) {
 	var forced Forced
 	require.NoError(t, json.Unmarshal([]byte(s.out), &forced))
 	require.True(t, forced.Taken)
-	require.Len(t, forced.From, 1)
+	require.Len(t, forced.From, 2)
 	n, err := c.PermitSemaphore("jobs", 0).Available(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 2, n)
+	require.Equal(t, 5, n)
 	until(t, "the holder of the permit has renewed", func() bool { return permit.Err() != nil })
 }
 

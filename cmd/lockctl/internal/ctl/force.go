@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockgen/lockgen/internal/survey"
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
@@ -26,7 +27,8 @@ func force(ctx context.Context, o *options) int {
 	}
 	key := o.args[0]
 	var from *Lock
-	var silent []string // processes that did not answer
+	var silent, owners []string // the processes that did not answer, and what the holders have in Redis
+	var whole bool              // owners are all of it
 	code := o.with(ctx, func(ctx context.Context) (int, error) {
 		w, err := o.survey(ctx, key)
 		if err != nil {
@@ -37,7 +39,8 @@ func force(ctx context.Context, o *options) int {
 		case from == nil || len(from.Holders) == 0:
 			return o.fail(exitFound, fmt.Errorf("nobody holds %s", key)), nil
 		}
-		return exitOK, nil
+		owners, whole, err = survey.Owners(ctx, o.rc, from, from.Holders)
+		return exitOK, err
 	})
 	if code != exitOK {
 		return code
@@ -52,7 +55,7 @@ func force(ctx context.Context, o *options) int {
 		return exitFound
 	}
 	return o.with(ctx, func(ctx context.Context) (int, error) {
-		taken, err := o.take(ctx, from)
+		taken, err := o.c.ForceUnlock(ctx, key, owners...)
 		if err != nil {
 			return 0, err
 		}
@@ -64,6 +67,9 @@ func force(ctx context.Context, o *options) int {
 			return exitOK, nil
 		}
 		fmt.Fprintf(o.Stdout, "%s was taken.\n", clean(key))
+		if !whole {
+			fmt.Fprintln(o.Stdout, "Of permits that were acquired together only the first one: the others end with their lease time.")
+		}
 		for _, h := range from.Holders {
 			switch {
 			case h.Java:
@@ -87,13 +93,4 @@ func (o *options) agreed(question string) bool {
 	line, err := bufio.NewReader(o.Stdin).ReadString('\n')
 	line = strings.ToLower(strings.TrimSpace(line))
 	return err == nil && (line == "y" || line == "yes")
-}
-
-// take takes the lock from the shown owners. It compares the owners and takes the lock in one step.
-func (o *options) take(ctx context.Context, l *Lock) (bool, error) {
-	var owners []string
-	for _, h := range l.Holders {
-		owners = append(owners, h.Owner)
-	}
-	return o.c.ForceUnlock(ctx, l.Key, owners...)
 }
