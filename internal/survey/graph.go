@@ -57,14 +57,14 @@ func (n node) blockers() []Holder {
 	return all
 }
 
-// blocked reports whether no holder that it waits for can go on: all holders of permits, or any holder of a lock.
+// blocked reports whether no holder that it waits for can go on: all holders of permits, of which each is known, or any holder of a lock.
 func (g *Graph) blocked(n node) bool {
 	blockers := n.blockers()
 	waits := func(h Holder) bool {
 		return slices.ContainsFunc(g.under[h.Owner], func(m node) bool { return g.stuck[m] })
 	}
 	if n.waiter().Kind == "permit" {
-		return len(blockers) > 0 && !slices.ContainsFunc(blockers, func(h Holder) bool { return !waits(h) })
+		return len(blockers) > 0 && n.lock.others == 0 && !slices.ContainsFunc(blockers, func(h Holder) bool { return !waits(h) })
 	}
 	return slices.ContainsFunc(blockers, waits)
 }

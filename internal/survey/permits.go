@@ -64,3 +64,27 @@ func permitsOf(key string) string {
 	}
 	return "{" + key + "}:timeout"
 }
+
+// countPermits counts the permits that no process names, of the semaphores that calls wait for.
+func (w *World) countPermits(ctx context.Context, rc rueidis.Client) error {
+	var wanted []*Lock
+	var counts rueidis.Commands
+	for _, l := range w.Locks {
+		if l.Kind == string(lockrt.KindPermit) && len(l.Waiters) > 0 {
+			wanted, counts = append(wanted, l), append(counts, rc.B().Zcard().Key(permitsOf(l.Key)).Build())
+		}
+	}
+	for i, reply := range rc.DoMulti(ctx, counts...) {
+		n, err := reply.AsInt64()
+		if _, refused := rueidis.IsRedisErr(err); err != nil && !refused { // it may not be permitted
+			return err
+		}
+		l := wanted[i]
+		l.others = int(n)
+		for _, h := range l.Holders {
+			l.others -= h.Holds
+		}
+		l.others = max(0, l.others)
+	}
+	return nil
+}

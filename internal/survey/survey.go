@@ -22,6 +22,8 @@ type Lock struct {
 	Kind    string   `json:"kind"` // of lockgen's locks; "lock" where no process of lockgen reports the kind
 	Holders []Holder `json:"holders,omitempty"`
 	Waiters []Waiter `json:"waiters,omitempty"` // the longest waiting first
+
+	others int // permits that no process names: of Java programs, and of those that do not answer
 }
 
 // A Holder is the holder of a lock.
@@ -225,6 +227,9 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 		unheld = append(unheld, key) // others may read what some do, and Redis knows the present holder
 	}
 	slices.Sort(unheld)
+	if err := w.countPermits(ctx, c.Redis()); err != nil {
+		return nil, err
+	}
 	return w, w.Read(ctx, c, slices.Compact(unheld))
 }
 

@@ -556,6 +556,35 @@ func TestForce_FromSeveral(t *testing.T) {
 	until(t, "the holder of the permit has renewed", func() bool { return permit.Err() != nil })
 }
 
+// TestDeadlocks_PermitOfJava shows that calls that wait for permits are in no deadlock while a Java program has one, which it may release.
+func TestDeadlocks_PermitOfJava(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{Watchdog: 12 * time.Second, OpTimeout: patience})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	jobs := c.PermitSemaphore("jobs", 2)
+	own, err := jobs.Acquire(t.Context())
+	require.NoError(t, err)
+	const java = "of a Java thread"
+	server.Do("DECR", "jobs")
+	server.Do("ZADD", "{jobs}:timeout", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli()), java)
+	got := make(chan error, 1)
+	go func() {
+		_, err := jobs.Acquire(own.Context())
+		got <- err
+	}()
+	until(t, "it waits", func() bool { l := listed(t, server.URL(), "jobs"); return l != nil && len(l.Waiters) == 1 })
+	s := all(t, server.URL(), "deadlocks")
+	require.Zero(t, s.code, s.out)
+
+	server.Do("ZREM", "{jobs}:timeout", java) // nobody has it: the semaphore has shrunk
+	s = all(t, server.URL(), "deadlocks")
+	require.Equal(t, exitFound, s.code, s.out)
+	require.NoError(t, own.Release(t.Context()))
+	require.Error(t, <-got)
+}
+
 // TestWatch shows that watch continues until the user types q.
 func TestWatch(t *testing.T) {
 	t.Parallel()
