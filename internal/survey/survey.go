@@ -277,9 +277,7 @@ func javaChannels(ctx context.Context, rc rueidis.Client) (keys []string, err er
 			}
 			answered = true
 			for _, name := range names {
-				if key, ok := keyOfChannel(name); ok {
-					keys = append(keys, key)
-				}
+				keys = append(keys, keysOfChannel(name)...)
 			}
 		}
 	}
@@ -289,19 +287,19 @@ func javaChannels(ctx context.Context, rc rueidis.Client) (keys []string, err er
 	return keys, err
 }
 
-// keyOfChannel returns the key of a channel of Redisson.
-func keyOfChannel(name string) (key string, ok bool) {
+// keysOfChannel returns the keys of a channel of Redisson: of the keys k and {k} it is the same one.
+func keysOfChannel(name string) []string {
 	for _, prefix := range []string{"redisson_lock__channel:", "redisson_rwlock:"} {
 		rest, found := strings.CutPrefix(name, prefix)
-		if !found {
+		if !found || !strings.Contains(rest, "{") {
 			continue
 		}
 		if inner, braced := strings.CutPrefix(rest, "{"); braced && strings.HasSuffix(inner, "}") && strings.Count(inner, "}") == 1 {
-			return inner[:len(inner)-1], true
+			return []string{inner[:len(inner)-1], rest}
 		}
-		return rest, strings.Contains(rest, "{")
+		return []string{rest}
 	}
-	return "", false
+	return nil
 }
 
 // MostFields is the largest number of fields of a hash that is read as a whole.

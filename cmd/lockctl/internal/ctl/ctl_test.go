@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/internal/survey"
@@ -414,6 +415,26 @@ func TestList_Scan(t *testing.T) {
 	require.NotContains(t, s.out, "hash")
 	require.NotContains(t, s.out, "big")
 	require.NotContains(t, server.CommandStats(), "keys")
+}
+
+// TestList_WaitersInJava shows that list finds the locks of Java programs that Java programs wait for, whatever is in their keys.
+func TestList_WaitersInJava(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	for key, channel := range map[string]string{
+		"order:1": "redisson_lock__channel:{order:1}", "order:{2}": "redisson_lock__channel:order:{2}", "{order:3}": "redisson_lock__channel:{order:3}",
+	} {
+		server.Do("HSET", key, "11111111-1111-4111-9111-111111111111:42", "1")
+		rc := server.NewClient()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = rc.Receive(ctx, rc.B().Subscribe().Channel(channel).Build(), func(rueidis.PubSubMessage) {})
+		}()
+		t.Cleanup(func() { cancel(); <-ended })
+		until(t, key+" is listed", func() bool { return listed(t, server.URL(), key) != nil })
+	}
 }
 
 // TestList_ScanWithoutServer shows that a sweep ends when the server stops to answer in the middle of it.
