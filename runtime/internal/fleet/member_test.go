@@ -100,6 +100,7 @@ func (*server) Refusal(err error) error { return err }
 type world struct {
 	watchdog *watchdog.Watchdog
 	calls    []Call
+	asked    func() // called when the member has asked whether a call waits; or nil
 }
 
 func (w *world) Leases(key string) []*watchdog.Lease {
@@ -115,7 +116,13 @@ func (w *world) EachWaiting(key string, f func(c Call)) {
 	}
 }
 
-func (w *world) Waiting() bool { return len(w.calls) > 0 }
+func (w *world) Waiting() bool {
+	waiting := len(w.calls) > 0
+	if w.asked != nil {
+		w.asked()
+	}
+	return waiting
+}
 
 func (*world) EachAbove(context.Context, func(*watchdog.Lease)) {}
 
@@ -193,6 +200,23 @@ func TestPresence_ShortLocksSayNothing(t *testing.T) {
 		synctest.Wait()
 		require.False(t, p.armed.Load(), "the timer rests while nothing is held")
 		require.Empty(t, s.performed)
+	})
+}
+
+// A process describes itself also if it takes its lock at the moment in which the timer finds none and rests.
+func TestPresence_ALockWhileTheTimerLooks(t *testing.T) {
+	timed(t, func(t *testing.T, s *server) {
+		p := s.join(t, "a")
+		looked := make(chan struct{})
+		p.asked = sync.OnceFunc(func() {
+			p.hold("long", time.Hour)
+			close(looked)
+		})
+		p.hold("short", time.Minute)()
+		<-looked
+		<-time.After(time.Minute)
+		synctest.Wait()
+		require.NotEmpty(t, s.performed)
 	})
 }
 

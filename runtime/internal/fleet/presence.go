@@ -81,6 +81,7 @@ func (p *presence) due(at monotonic.Time) bool {
 // look is the function of the timer. It repeats as long as the process holds or waits for anything.
 func (p *presence) look() {
 	at := monotonic.Now()
+	p.armed.Store(false) // a lock that is taken or waited for after the looks below arms the timer again
 	leases, _ := p.cfg.Watchdog.Leases(0)
 	long, waiting := p.held(leases, at), p.cfg.Locks.Waiting()
 	if !long && waiting {
@@ -90,11 +91,13 @@ func (p *presence) look() {
 	due, off, since := p.due(at), p.off, at.Sub(p.written)
 	switch {
 	case off:
+		p.armed.Store(true)
 	case len(leases) == 0 && !waiting:
-		p.armed.Store(false)
 	case due || p.written.IsZero():
+		p.armed.Store(true)
 		p.timer.Reset(max(introduceEvery, p.cfg.long()))
 	default:
+		p.armed.Store(true)
 		p.timer.Reset(max(introduceEvery-since+p.cfg.long()/4, time.Second))
 	}
 	p.mu.Unlock()
