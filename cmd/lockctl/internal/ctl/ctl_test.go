@@ -674,3 +674,25 @@ func TestDoctor(t *testing.T) {
 	require.NoError(t, err)
 	golden(t, "doctor_json", string(text)+"\n")
 }
+
+// TestDoctor_WithoutServer shows that doctor does not take a server that stops to answer for one that permits nothing.
+func TestDoctor_WithoutServer(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.Proxy(t, redistest.Server(t).Addr())
+	proxy.OnRequest(func(cmd []string) {
+		if strings.EqualFold(cmd[0], "TIME") {
+			proxy.Blackhole(redistest.Both)
+		}
+	})
+	s := ctl(t, proxy.URL(), "doctor", "-json", "-timeout", "2s")
+	var d Diagnosis
+	require.NoError(t, json.Unmarshal([]byte(s.out), &d), s.err)
+	unknown := 0
+	for _, f := range d.Findings {
+		if f.State == stateUnknown {
+			unknown++
+			require.Empty(t, f.Todo, f.Text)
+		}
+	}
+	require.NotZero(t, unknown, s.out)
+}

@@ -45,7 +45,7 @@ func doctor(ctx context.Context, o *options) int {
 		}
 		orphans, err := o.orphans(ctx)
 		if err != nil {
-			orphans = Finding{"", "orphans", stateUnknown, err.Error(), "permit SCAN and PUBSUB CHANNELS to this user"}
+			orphans = Finding{"", "orphans", stateUnknown, err.Error(), ifRefused(err, "permit SCAN and PUBSUB CHANNELS to this user")}
 		}
 		d.Findings = append(d.Findings, orphans)
 		code := exitOK
@@ -69,6 +69,14 @@ func doctor(ctx context.Context, o *options) int {
 		}
 		return code, nil
 	})
+}
+
+// ifRefused returns what to do if err is the answer of a server: one that does not answer has not refused anything.
+func ifRefused(err error, todo string) string {
+	if _, refused := rueidis.IsRedisErr(err); refused {
+		return todo
+	}
+	return ""
 }
 
 // An examination examines one server.
@@ -110,7 +118,7 @@ func (e *examination) run(ctx context.Context) error {
 	slices.Sort(latencies)
 	text, err := e.node.Do(ctx, e.node.B().Info().Build()).ToString()
 	if err != nil {
-		e.add("INFO", stateUnknown, err.Error(), "permit INFO to this user")
+		e.add("INFO", stateUnknown, err.Error(), ifRefused(err, "permit INFO to this user"))
 		return nil
 	}
 	e.info = map[string]string{}
@@ -192,7 +200,7 @@ func (e *examination) replicas(ctx context.Context) {
 	at := time.Now()
 	got, err := e.node.Do(ctx, e.node.B().Wait().Numreplicas(int64(n)).Timeout(500).Build()).AsInt64()
 	if err != nil {
-		e.add("replication", stateUnknown, "WAIT: "+err.Error(), "Options.Replicas needs the right to WAIT")
+		e.add("replication", stateUnknown, "WAIT: "+err.Error(), ifRefused(err, "Options.Replicas needs the right to WAIT"))
 		return
 	}
 	e.say("replication", int(got) == n, stateWrong,
@@ -223,7 +231,7 @@ func (e *examination) clock(ctx context.Context, _ time.Time) {
 	words, err := e.node.Do(ctx, e.node.B().Time().Build()).AsStrSlice()
 	took := time.Since(sent)
 	if err != nil || len(words) < 2 {
-		e.add("clock", stateUnknown, fmt.Sprint("TIME: ", err), "permit TIME to this user")
+		e.add("clock", stateUnknown, fmt.Sprint("TIME: ", err), ifRefused(err, "permit TIME to this user"))
 		return
 	}
 	seconds, _ := strconv.ParseInt(words[0], 10, 64)
@@ -240,7 +248,7 @@ func (e *examination) script(ctx context.Context) {
 		e.add("Lua", stateOK, "scripts run", "")
 		return
 	}
-	e.add("Lua", stateNote, "EVAL: "+err.Error(), "services need EVALSHA and SCRIPT LOAD; this program needs EVAL for force")
+	e.add("Lua", stateNote, "EVAL: "+err.Error(), ifRefused(err, "services need EVALSHA and SCRIPT LOAD; this program needs EVAL for force"))
 }
 
 // rights are the commands that locks need, grouped by their use.
@@ -253,7 +261,7 @@ var rights = [][]string{
 func (e *examination) rights(ctx context.Context) {
 	user, err := e.node.Do(ctx, e.node.B().AclWhoami().Build()).ToString()
 	if err != nil {
-		e.add("rights", stateUnknown, err.Error(), "permit ACL WHOAMI and ACL DRYRUN to this user")
+		e.add("rights", stateUnknown, err.Error(), ifRefused(err, "permit ACL WHOAMI and ACL DRYRUN to this user"))
 		return
 	}
 	var missing []string
