@@ -30,7 +30,7 @@ func Owners(ctx context.Context, rc rueidis.Client, l *Lock, of []Holder) (owner
 	for _, h := range l.Holders {
 		have[begin(h.Owner)] += h.Holds
 	}
-	raw, err := rc.Do(ctx, rc.B().Zrange().Key(permitsOf(l.Key)).Min("0").Max("-1").Build()).AsStrSlice()
+	raw, err := rc.Do(ctx, rc.B().Zrange().Key(PermitLeases(l.Key)).Min("0").Max("-1").Build()).AsStrSlice()
 	if _, refused := rueidis.IsRedisErr(err); refused { // it is not permitted
 		return owners, false, nil
 	}
@@ -57,8 +57,8 @@ func Owners(ctx context.Context, rc rueidis.Client, l *Lock, of []Holder) (owner
 
 func begin(owner string) string { return owner[:min(hint, len(owner))] }
 
-// permitsOf returns the name of the permits of a semaphore in Redis.
-func permitsOf(key string) string {
+// PermitLeases returns the name in Redis of the permits of a semaphore that are taken.
+func PermitLeases(key string) string {
 	if strings.Contains(key, "{") {
 		return key + ":timeout"
 	}
@@ -71,7 +71,7 @@ func (w *World) countPermits(ctx context.Context, rc rueidis.Client) error {
 	var counts rueidis.Commands
 	for _, l := range w.Locks {
 		if l.Kind == string(lockrt.KindPermit) && len(l.Waiters) > 0 {
-			wanted, counts = append(wanted, l), append(counts, rc.B().Zcard().Key(permitsOf(l.Key)).Build())
+			wanted, counts = append(wanted, l), append(counts, rc.B().Zcard().Key(PermitLeases(l.Key)).Build())
 		}
 	}
 	for i, reply := range rc.DoMulti(ctx, counts...) {

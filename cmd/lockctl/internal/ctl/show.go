@@ -46,10 +46,7 @@ func besides(key string) []string {
 	} {
 		names = append(names, braced(prefix, key))
 	}
-	if strings.Contains(key, "{") {
-		return append(names, key+":timeout")
-	}
-	return append(names, "{"+key+"}:timeout")
+	return append(names, survey.PermitLeases(key))
 }
 
 func show(ctx context.Context, o *options) int {
