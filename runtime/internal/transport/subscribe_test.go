@@ -93,7 +93,7 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// A quitter is told which subscriptions a server has ended.
+// A quitter notes which subscriptions a server has ended.
 type quitter struct{ dropped chan string }
 
 func (quitter) Message(string, string)   {}
