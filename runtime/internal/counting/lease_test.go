@@ -25,6 +25,7 @@ import (
 type user struct{ transport.User }
 
 func (user) Go(f func())               { f() }
+func (user) Detach(f func())           { f() }
 func (user) Recheck(func(string) bool) {}
 
 // TestClient_SetLeaseAfterAFailover shows that an update of a lease gives back the trust that it took when the server refuses it, but not when
