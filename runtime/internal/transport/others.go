@@ -83,6 +83,9 @@ func (t *Transport) Publish(channels, texts []string) (unheard []int, err error)
 	return unheard, err
 }
 
+// channelsGrace is how much longer than the first server the others have to name their channels.
+const channelsGrace = time.Second
+
 // Channels returns the channels of all servers whose names match a pattern and that have subscribers, in order. It asks all servers at once, and
 // has no channels of those that do not answer in time. It fails if no server answers.
 func (t *Transport) Channels(pattern string) ([]string, error) {
@@ -102,16 +105,25 @@ func (t *Transport) Channels(pattern string) ([]string, error) {
 	}
 	found := map[string]struct{}{}
 	failed, answered := ErrNoAnswer, false
+	var late <-chan time.Time // when the other servers are, from the first answer on
 	for range nodes {
-		a := <-answers
-		if a.err != nil {
-			failed = a.err
+		select {
+		case a := <-answers:
+			if a.err != nil {
+				failed = a.err
+				continue
+			}
+			if !answered {
+				late = time.After(channelsGrace)
+			}
+			answered = true
+			for _, name := range a.names {
+				found[name] = struct{}{}
+			}
 			continue
+		case <-late:
 		}
-		answered = true
-		for _, name := range a.names {
-			found[name] = struct{}{}
-		}
+		break
 	}
 	if !answered {
 		return nil, failed
