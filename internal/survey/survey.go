@@ -87,6 +87,7 @@ type World struct {
 	At      time.Time
 	Locks   map[string]*Lock // by their keys
 	Silent  []string         // ids of processes that did not answer
+	Mute    []string         // addresses of servers that did not answer: locks and processes there may be missing
 	Omitted int              // locks and calls that processes did not name
 
 	spoken map[string]bool // ids of processes that did answer
@@ -214,10 +215,11 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 			unheld = append(unheld, l.Key)
 		}
 	}
-	javas, err := javaChannels(ctx, c.Redis())
+	javas, mute, err := javaChannels(ctx, c.Redis(), asking/3)
 	if err != nil {
 		return nil, err
 	}
+	w.Mute = mute
 	for _, k := range javas {
 		if (key == "" || k == key) && w.Locks[k] == nil {
 			unheld = append(unheld, k)
@@ -263,28 +265,61 @@ func (w *World) Add(s lockrt.Snapshot) {
 	}
 }
 
-// javaChannels returns the keys of the channels that Redisson's programs subscribe to, including those of this library.
-func javaChannels(ctx context.Context, rc rueidis.Client) (keys []string, err error) {
-	answered := false
-	for _, node := range rc.Nodes() {
+// javaChannels returns the keys of the channels that Redisson's programs subscribe to, including those of this library, and the addresses of the
+// servers that do not answer. It asks all servers at once. From the first answer on, the others have the time grace. It fails if no server answers.
+func javaChannels(ctx context.Context, rc rueidis.Client, grace time.Duration) (keys, mute []string, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		addr  string
+		names []string
+		err   error
+	}
+	nodes := rc.Nodes()
+	answers := make(chan answer, 2*len(nodes))
+	for addr, node := range nodes {
 		for _, command := range []rueidis.Completed{
 			node.B().PubsubChannels().Pattern("redisson_*").Build(), node.B().Arbitrary("PUBSUB", "SHARDCHANNELS", "redisson_*").Build(),
 		} {
-			names, failed := node.Do(ctx, command).AsStrSlice()
-			if failed != nil {
-				err = failed // an older server has no sharded channels
-				continue
-			}
-			answered = true
-			for _, name := range names {
-				keys = append(keys, keysOfChannel(name)...)
-			}
+			go func() {
+				names, err := node.Do(ctx, command).AsStrSlice()
+				answers <- answer{addr, names, err}
+			}()
 		}
 	}
-	if answered {
-		err = nil
+	answered, spoke := false, map[string]bool{}
+	var late <-chan time.Time // when the other servers are
+	for range 2 * len(nodes) {
+		select {
+		case a := <-answers:
+			if _, said := rueidis.IsRedisErr(a.err); a.err == nil || said {
+				spoke[a.addr] = true
+			}
+			if a.err != nil {
+				err = a.err // an older server has no sharded channels
+				continue
+			}
+			if !answered {
+				answered, late = true, time.After(grace)
+			}
+			for _, name := range a.names {
+				keys = append(keys, keysOfChannel(name)...)
+			}
+			continue
+		case <-late:
+		}
+		break
 	}
-	return keys, err
+	if !answered {
+		return nil, nil, err
+	}
+	for addr := range nodes {
+		if !spoke[addr] {
+			mute = append(mute, addr)
+		}
+	}
+	slices.Sort(mute)
+	return keys, mute, nil
 }
 
 // keysOfChannel returns the keys of a channel of Redisson: of the keys k and {k} it is the same one.

@@ -5,10 +5,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // randomWorld has owners that hold some of the keys, and waiters that hold leases of some of them.
@@ -116,4 +118,25 @@ func TestMatches(t *testing.T) {
 	} {
 		require.Equal(t, test.want, Matches(test.pattern, test.key), "%+v", test)
 	}
+}
+
+// TestJavaChannels_WithoutTheAnswersOfSome names the server that does not answer, and finds the channels of the others.
+func TestJavaChannels_WithoutTheAnswersOfSome(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t)
+	rc, listens := cluster.NewClient(), cluster.Master("k")
+	own := listens.NewClient()
+	conn, release := own.Dedicate()
+	defer release()
+	require.NoError(t, conn.Do(t.Context(), conn.B().Subscribe().Channel("redisson_lock__channel:{k}").Build()).Error())
+	mute := cluster.Nodes()[0]
+	if mute.Addr() == listens.Addr() {
+		mute = cluster.Nodes()[1]
+	}
+	mute.Stop()
+	defer mute.Cont()
+	keys, silent, err := javaChannels(t.Context(), rc, time.Second)
+	require.NoError(t, err)
+	require.Equal(t, []string{mute.Addr()}, silent)
+	require.Contains(t, keys, "k")
 }

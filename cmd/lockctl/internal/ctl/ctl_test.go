@@ -156,7 +156,7 @@ func all(t *testing.T, url string, args ...string) (s said) {
 	t.Helper()
 	until(t, "all have answered", func() bool {
 		s = ctl(t, url, args...)
-		return s.code != exitNoRedis && !strings.Contains(s.err, "did not answer") && !strings.Contains(s.out, `"silent"`)
+		return s.code != exitNoRedis && !strings.Contains(s.err, "did not answer") && !strings.Contains(s.out, `"silent"`) && !strings.Contains(s.out, `"mute"`)
 	})
 	return s
 }

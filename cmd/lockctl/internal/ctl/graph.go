@@ -34,6 +34,7 @@ type Reason struct {
 	Chains    []Link   `json:"waiters"`
 	Deadlocks []Circle `json:"deadlocks"` // the deadlocks of the waiters
 	Silent    []string `json:"silent,omitempty"`
+	Mute      []string `json:"mute,omitempty"`
 }
 
 func why(ctx context.Context, o *options) int {
@@ -53,7 +54,7 @@ func why(ctx context.Context, o *options) int {
 			return o.fail(exitFound, fmt.Errorf("nobody holds %s or waits for it", key)), nil
 		}
 		g := w.Graph()
-		r := Reason{Version: JSONVersion, Key: key, Holders: l.Holders, Chains: g.Chains(l), Deadlocks: []Circle{}, Silent: w.Silent}
+		r := Reason{Version: JSONVersion, Key: key, Holders: l.Holders, Chains: g.Chains(l), Deadlocks: []Circle{}, Silent: w.Silent, Mute: w.Mute}
 		for _, c := range g.Circles() {
 			if slices.ContainsFunc(c, func(l Link) bool { return l.Key == key }) {
 				r.Deadlocks = append(r.Deadlocks, c)
@@ -83,12 +84,21 @@ func (o *options) explain(r Reason) {
 		writeCircle(o.Stdout, c, now)
 	}
 	o.tellSilent(r.Silent, ", so a chain may end too soon")
+	o.tellMute(r.Mute)
 }
 
 // tellSilent names the processes that did not answer, and the consequence.
 func (o *options) tellSilent(ids []string, means string) {
 	if len(ids) > 0 {
 		fmt.Fprintf(o.Stderr, "%s did not answer%s: %s\n", count(len(ids), "process", "processes"), means, clean(strings.Join(ids, ", ")))
+	}
+}
+
+// tellMute names the servers that did not answer, and the consequence.
+func (o *options) tellMute(addrs []string) {
+	if len(addrs) > 0 {
+		fmt.Fprintf(o.Stderr, "%s did not answer, so locks there, and processes that listen there, may be missing: %s\n",
+			count(len(addrs), "server", "servers"), clean(strings.Join(addrs, ", ")))
 	}
 }
 
@@ -160,6 +170,7 @@ type Deadlocks struct {
 	Version   int      `json:"version"`
 	Deadlocks []Circle `json:"deadlocks"`
 	Silent    []string `json:"silent,omitempty"`
+	Mute      []string `json:"mute,omitempty"`
 }
 
 func deadlocks(ctx context.Context, o *options) int {
@@ -174,7 +185,7 @@ func deadlocks(ctx context.Context, o *options) int {
 			code = exitFound
 		}
 		if o.json {
-			o.print(Deadlocks{JSONVersion, circles, w.Silent})
+			o.print(Deadlocks{JSONVersion, circles, w.Silent, w.Mute})
 			return code, nil
 		}
 		for _, c := range circles {
@@ -184,6 +195,7 @@ func deadlocks(ctx context.Context, o *options) int {
 			fmt.Fprintln(o.Stdout, "No deadlock.")
 		}
 		o.tellSilent(w.Silent, ", and may be in one")
+		o.tellMute(w.Mute)
 		return code, nil
 	})
 }

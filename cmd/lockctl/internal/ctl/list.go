@@ -32,6 +32,7 @@ type Listing struct {
 	At      string   `json:"at"`
 	Locks   []*Lock  `json:"locks"`
 	Silent  []string `json:"silent,omitempty"`  // ids of processes that did not answer
+	Mute    []string `json:"mute,omitempty"`    // addresses of servers that did not answer
 	Omitted int      `json:"omitted,omitempty"` // locks and calls that processes did not name
 	Swept   int      `json:"swept,omitempty"`   // keys that a sweep has read
 	Partial bool     `json:"partial,omitempty"` // the sweep did not finish
@@ -72,7 +73,7 @@ func (o *options) listing(ctx context.Context) (*Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listing{Version: JSONVersion, At: w.At.UTC().Format(time.RFC3339Nano), Locks: w.Sorted(o.pattern()), Silent: w.Silent, Omitted: w.Omitted}
+	l := &Listing{Version: JSONVersion, At: w.At.UTC().Format(time.RFC3339Nano), Locks: w.Sorted(o.pattern()), Silent: w.Silent, Mute: w.Mute, Omitted: w.Omitted}
 	if l.Locks == nil {
 		l.Locks = []*Lock{}
 	}
@@ -114,6 +115,7 @@ func (o *options) show(l *Listing) {
 		fmt.Fprintln(o.Stdout, "No lock is held or wanted.")
 	}
 	o.tellSilent(l.Silent, "")
+	o.tellMute(l.Mute)
 	if l.Omitted > 0 {
 		fmt.Fprintf(o.Stderr, "Processes did not name %s; lockctl list -scan finds the locks.\n", count(l.Omitted, "lock or call", "locks and calls"))
 	}

@@ -18,6 +18,7 @@ type Detail struct {
 	Lock    *Lock    `json:"lock,omitempty"`
 	Redis   []Entry  `json:"redis"`
 	Silent  []string `json:"silent,omitempty"`
+	Mute    []string `json:"mute,omitempty"`
 }
 
 // An Entry is one key in Redis.
@@ -56,7 +57,7 @@ func show(ctx context.Context, o *options) int {
 		if err != nil {
 			return 0, err
 		}
-		d := Detail{Version: JSONVersion, Lock: w.Locks[key], Redis: []Entry{}, Silent: w.Silent}
+		d := Detail{Version: JSONVersion, Lock: w.Locks[key], Redis: []Entry{}, Silent: w.Silent, Mute: w.Mute}
 		for _, name := range besides(key) {
 			e, ok, err := o.entry(ctx, name)
 			if err != nil {
@@ -191,4 +192,5 @@ func (o *options) detail(d Detail) {
 		}
 	}
 	o.tellSilent(d.Silent, "")
+	o.tellMute(d.Mute)
 }
