@@ -32,8 +32,9 @@ type spare struct {
 	pending pending                 // requests, from before the connection is made
 
 	// Guarded by spares.mu.
-	users int
-	idle  *time.Timer // retires it; nil before the first user has left
+	users  int
+	broken bool        // a request has found it so
+	idle   *time.Timer // retires it; nil before the first user has left
 }
 
 // spareRest is the rest of spares, but in tests.
@@ -114,11 +115,12 @@ func (s *spares) leave(x *spare, broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.users--
-	if next := s.to[x.addr]; !broken && next != nil && next.servers == x.servers && !next.isMade() {
+	x.broken = x.broken || broken // and stays so, also when another request has got its answer before
+	if next := s.to[x.addr]; !x.broken && next != nil && next.servers == x.servers && !next.isMade() {
 		s.to[x.addr] = x
 	}
 	switch {
-	case broken:
+	case x.broken:
 		s.retire(x)
 	case x.users > 0:
 	case s.to[x.addr] != x: // it is retired

@@ -167,6 +167,18 @@ func TestSpares_ThatAreMadeSlowly(t *testing.T) {
 	u.wg.Wait()
 }
 
+// A connection that has broken takes no place again, also if a request that was answered before leaves it later than the one that found it broken.
+func TestSpares_ThatHaveBroken(t *testing.T) {
+	t.Parallel()
+	x, next := &spare{users: 2}, &spare{made: make(chan struct{}), users: 1}
+	s := &spares{to: map[string]*spare{"": x}}
+	s.leave(x, true)
+	s.to[""] = next
+	s.leave(x, false)
+	require.Same(t, next, s.to[""])
+	require.Zero(t, x.users)
+}
+
 // In a cluster, requests beside to one server share a connection, too.
 func TestSpares_OfACluster(t *testing.T) {
 	t.Parallel()
