@@ -14,7 +14,7 @@ type guards struct {
 
 	mu   sync.Mutex        // guards the rest; taken before cluster.mu
 	of   map[string]guard  // by server; changed by the watcher alone
-	held map[string]string // by server without one: a key that the client holds, or is about to
+	held map[string]string // by server: a key that the client holds, or is about to, noted since the last look
 	scan bool              // the client may hold something else on a server without one
 	seen *owners           // of the slots, at the last look
 }
@@ -24,17 +24,15 @@ type guard struct {
 	leave func()
 }
 
-// holds notes that the client holds a key, or is about to: [User.EachKey] may not have it yet.
+// holds notes that the client holds a key, or is about to: [User.EachKey] may not have it yet. It does so also where a guard is, which may end
+// at the next look.
 func (g *guards) holds(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	addr := g.cluster.nodeOf(key)
-	if _, ok := g.of[addr]; !ok {
-		if g.held == nil {
-			g.held = map[string]string{}
-		}
-		g.held[addr] = key
+	if g.held == nil {
+		g.held = map[string]string{}
 	}
+	g.held[g.cluster.nodeOf(key)] = key
 }
 
 // look subscribes a guard on each server on which the client holds something.

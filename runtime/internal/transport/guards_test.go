@@ -78,6 +78,16 @@ func TestGuards_OfAKeyThatIsAboutToBeHeld(t *testing.T) {
 	g.look()
 	g.look()
 	require.Equal(t, map[string]int{protocol.HashTag("k"): 1}, u.tags)
+	g.holds("k")
+	g.rest() // the watcher saw before that the client held nothing
+	g.look()
+	require.Equal(t, map[string]int{protocol.HashTag("k"): 1}, u.tags)
+
+	cl.note(protocol.Slot("other"), "a:1")
+	g.holds("other")
+	cl.note(protocol.Slot("k"), "b:1") // with the guard
+	g.look()
+	require.Contains(t, u.tags, protocol.HashTag("other"))
 	g.rest()
 	require.Empty(t, u.tags)
 }
