@@ -81,7 +81,7 @@ func (p *presence) due(at monotonic.Time) bool {
 // look is the function of the timer. It repeats as long as the process holds or waits for anything.
 func (p *presence) look() {
 	at := monotonic.Now()
-	p.armed.Store(false) // a lock that is taken or waited for after the looks below arms the timer again
+	p.armed.Store(false) // a call that comes from here on arms the timer again
 	leases, _ := p.cfg.Watchdog.Leases(0)
 	long, waiting := p.held(leases, at), p.cfg.Locks.Waiting()
 	if !long && waiting {

@@ -115,7 +115,7 @@ func (cl *cluster) count(number uint64, counted chan struct{}) {
 		if moved = cl.learn(voted); moved != nil {
 			cl.pause = askPause
 		}
-	case err != nil && !cl.silent:
+	case err != nil && number > cl.known && !cl.silent:
 		cl.silent = true
 		cl.link.cfg.Logger.Warn("lockgen: the cluster does not say which server has what; waiters ask by timer until it does", "error",
 			fmt.Errorf("a permission is missing, which ACL LOG on the server names: %w", err))

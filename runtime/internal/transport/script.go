@@ -134,7 +134,8 @@ const loadPatience = 250 * time.Millisecond
 // returns the number of loads so far. A load may fail, or be late: a script that is not loaded is found missing when it is called, and
 // loaded then. No request waits for long for a server that is down or that does not answer soon: the connection over which it gets the scripts
 // may be mute, and that of the request is another one. There is one attempt at a time, and none sends to a server while an earlier one still
-// does, however many requests come: the texts of all scripts for each of them would make slow servers slower.
+// does, however many requests come: the texts of all scripts for each of them would make slow servers slower. A client that is stopped waits for
+// none.
 func (l *link) load(seen uint64) uint64 {
 	l.loadMu.Lock()
 	if now := l.loads.Load(); now != seen {
@@ -194,8 +195,11 @@ func (l *link) loadAll(attempt *loading) {
 		}
 		missing++
 		l.cfg.User.Detach(func() { // Close does not wait for a server that does not answer
-			defer l.sending.Delete(addr)
-			done <- l.loadOn(addr, node)
+			ok := func() bool {
+				defer l.sending.Delete(addr) // before the attempt ends: the next one may send to the server again
+				return l.loadOn(addr, node)
+			}()
+			done <- ok
 		})
 	}
 	timer := time.After(loadPatience)
