@@ -229,9 +229,7 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 		unheld = append(unheld, key) // others may read what some do, and Redis knows the present holder
 	}
 	slices.Sort(unheld)
-	if err := w.countPermits(ctx, c.Redis()); err != nil {
-		return nil, err
-	}
+	w.countPermits(ctx, c.Redis(), asking/3)
 	return w, w.Read(ctx, c, slices.Compact(unheld))
 }
 
@@ -287,13 +285,13 @@ func javaChannels(ctx context.Context, rc rueidis.Client, grace time.Duration) (
 			}()
 		}
 	}
-	answered, spoke := false, map[string]bool{}
-	var late <-chan time.Time // when the other servers are
+	answered, spoke := false, map[string]int{} // how often each server has
+	var late <-chan time.Time                  // when the other servers are
 	for range 2 * len(nodes) {
 		select {
 		case a := <-answers:
 			if _, said := rueidis.IsRedisErr(a.err); a.err == nil || said {
-				spoke[a.addr] = true
+				spoke[a.addr]++
 			}
 			if a.err != nil {
 				err = a.err // an older server has no sharded channels
@@ -314,7 +312,7 @@ func javaChannels(ctx context.Context, rc rueidis.Client, grace time.Duration) (
 		return nil, nil, err
 	}
 	for addr := range nodes {
-		if !spoke[addr] {
+		if spoke[addr] < 2 {
 			mute = append(mute, addr)
 		}
 	}
