@@ -1,6 +1,7 @@
 package watchdog
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -134,7 +135,7 @@ func (w *Watchdog) start(id laneID, ln *lane) {
 	}
 	batch := w.batch()
 	if len(ln.queue) > batch { // earliest end of trust first
-		slices.SortStableFunc(ln.queue, func(a, b request) int { return int(a.lease.trusted().Sub(b.lease.trusted())) })
+		slices.SortStableFunc(ln.queue, func(a, b request) int { return cmp.Compare(a.lease.trusted(), b.lease.trusted()) })
 	}
 	for n := len(ln.queue); n > 0 && ln.sending < atOnce+ln.hung && !w.closed; n -= batch {
 		ln.sending++
