@@ -12,6 +12,7 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 func TestInspect(t *testing.T) {
@@ -173,6 +174,33 @@ func TestLease_Extend(t *testing.T) {
 	})
 	require.ErrorIs(t, lease.Err(), lockrt.ErrLost, "the server's no is believed")
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+}
+
+// TestLease_ExtendWhileItIsUnlocked shows that a request to extend a lease that is unlocked before the request arrives does not say that the lease
+// was lost.
+func TestLease_ExtendWhileItIsUnlocked(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+	c, err := lockrt.New(redistest.NewClient(t, proxy.Addr()), lockrt.Options{})
+	require.NoError(t, err)
+	lease, err := c.Mutex(redistest.Key(t, "k")).Lock(patient(t))
+	require.NoError(t, err)
+	asked, unlocked, renews := make(chan struct{}, 100), make(chan struct{}), redistest.EvalSHA(scripts.Renew.SHA1())
+	proxy.OnRequest(func(cmd []string) {
+		if renews(cmd) {
+			asked <- struct{}{}
+			<-unlocked
+		}
+	})
+	extended := make(chan error, 1)
+	go func() { extended <- lease.Extend(patient(t), time.Hour) }()
+	<-asked
+	require.NoError(t, lease.Unlock(patient(t)))
+	close(unlocked)
+	err = <-extended
+	require.ErrorIs(t, err, lockrt.ErrReleased)
+	require.NotErrorIs(t, err, lockrt.ErrLost)
+	require.NoError(t, c.Close())
 }
 
 func TestLease_WithMaxHold(t *testing.T) {

@@ -116,6 +116,8 @@ func (t *Core) prolong(ctx context.Context, d time.Duration) error {
 			c.TracesRenewal(trace.Prolongs, guard, 0)
 		}
 		switch err := c.Renew([]*watchdog.Lease{guard}, []time.Duration{ttl})[0]; {
+		case errors.Is(err, watchdog.ErrRefused) && errors.Is(t.Ended(), failure.ErrReleased):
+			return failure.ErrReleased // it was unlocked before the request arrived
 		case errors.Is(err, watchdog.ErrRefused):
 			c.Watchdog.Lose(guard, watchdog.ErrRefused)
 			return failure.Lost(watchdog.ErrRefused)
