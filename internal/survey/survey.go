@@ -192,7 +192,7 @@ func whoOf(p lockrt.Process) Who {
 }
 
 // Take asks all processes about all locks, or about one key, for as long as asking. It reads from Redis what no process
-// reports: the holders of locks that processes wait for.
+// reports: the holders of locks that processes wait for. A server that does not answer takes a third of asking more.
 func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key string) (*World, error) {
 	bounded, cancel := context.WithTimeout(ctx, asking)
 	defer cancel()
@@ -215,7 +215,7 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 			unheld = append(unheld, l.Key)
 		}
 	}
-	javas, mute, err := javaChannels(ctx, c.Redis(), asking/3)
+	javas, mute, err := javaChannels(ctx, c.Redis(), asking/6)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 		unheld = append(unheld, key) // others may read what some do, and Redis knows the present holder
 	}
 	slices.Sort(unheld)
-	w.countPermits(ctx, c.Redis(), asking/3)
+	w.countPermits(ctx, c.Redis(), asking/6)
 	return w, w.Read(ctx, c, slices.Compact(unheld))
 }
 
@@ -261,78 +261,6 @@ func (w *World) Add(s lockrt.Snapshot) {
 	for l := range waited {
 		slices.SortStableFunc(l.Waiters, func(a, b Waiter) int { return older(a.Since, b.Since) })
 	}
-}
-
-// javaChannels returns the keys of the channels that Redisson's programs subscribe to, including those of this library, and the addresses of the
-// servers that do not answer. It asks all servers at once. From the first answer on, the others have the time grace. It fails if no server answers.
-func javaChannels(ctx context.Context, rc rueidis.Client, grace time.Duration) (keys, mute []string, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type answer struct {
-		addr  string
-		names []string
-		err   error
-	}
-	nodes := rc.Nodes()
-	answers := make(chan answer, 2*len(nodes))
-	for addr, node := range nodes {
-		for _, command := range []rueidis.Completed{
-			node.B().PubsubChannels().Pattern("redisson_*").Build(), node.B().Arbitrary("PUBSUB", "SHARDCHANNELS", "redisson_*").Build(),
-		} {
-			go func() {
-				names, err := node.Do(ctx, command).AsStrSlice()
-				answers <- answer{addr, names, err}
-			}()
-		}
-	}
-	answered, spoke := false, map[string]int{} // how often each server has
-	var late <-chan time.Time                  // when the other servers are
-	for range 2 * len(nodes) {
-		select {
-		case a := <-answers:
-			if _, said := rueidis.IsRedisErr(a.err); a.err == nil || said {
-				spoke[a.addr]++
-			}
-			if a.err != nil {
-				err = a.err // an older server has no sharded channels
-				continue
-			}
-			if !answered {
-				answered, late = true, time.After(grace)
-			}
-			for _, name := range a.names {
-				keys = append(keys, keysOfChannel(name)...)
-			}
-			continue
-		case <-late:
-		}
-		break
-	}
-	if !answered {
-		return nil, nil, err
-	}
-	for addr := range nodes {
-		if spoke[addr] < 2 {
-			mute = append(mute, addr)
-		}
-	}
-	slices.Sort(mute)
-	return keys, mute, nil
-}
-
-// keysOfChannel returns the keys of a channel of Redisson: of the keys k and {k} it is the same one.
-func keysOfChannel(name string) []string {
-	for _, prefix := range []string{"redisson_lock__channel:", "redisson_rwlock:"} {
-		rest, found := strings.CutPrefix(name, prefix)
-		if !found || !strings.Contains(rest, "{") {
-			continue
-		}
-		if inner, braced := strings.CutPrefix(rest, "{"); braced && strings.HasSuffix(inner, "}") && strings.Count(inner, "}") == 1 {
-			return []string{inner[:len(inner)-1], rest}
-		}
-		return []string{rest}
-	}
-	return nil
 }
 
 // MostFields is the largest number of fields of a hash that is read as a whole.
