@@ -49,6 +49,37 @@ func (l *link) Addrs() []string { return slices.Sorted(maps.Keys(l.rc.Nodes())) 
 // servers returns one name for all servers, which changes with them.
 func (l *link) servers() string { return strings.Join(l.Addrs(), " ") }
 
+// fromAll asks all servers at once, and calls take with each answer, until all have answered, or the client is stopped. From the first answer
+// without an error on, the others have the time grace. Close does not wait for a server that does not answer.
+func fromAll[A any](l *link, grace time.Duration, ask func(addr string, node rueidis.Client) (A, error), take func(answer A, err error)) {
+	type reply struct {
+		answer A
+		err    error
+	}
+	nodes := l.rc.Nodes()
+	replies := make(chan reply, len(nodes))
+	for addr, node := range nodes {
+		l.cfg.User.Detach(func() {
+			answer, err := ask(addr, node)
+			replies <- reply{answer, err}
+		})
+	}
+	var late <-chan time.Time
+	for range nodes {
+		select {
+		case r := <-replies:
+			if r.err == nil && late == nil {
+				late = time.After(grace)
+			}
+			take(r.answer, r.err)
+		case <-late:
+			return
+		case <-l.cfg.Stopped:
+			return
+		}
+	}
+}
+
 // Patience returns how long a connection may take for an answer before another one is tried: several times the recent
 // response time. Where all answers are slow, a repeated request makes them slower.
 func (l *link) Patience() time.Duration { return max(leastPatience, 4*l.pace.typical()) }

@@ -91,40 +91,21 @@ const channelsGrace = time.Second
 func (t *Transport) Channels(pattern string) ([]string, error) {
 	ctx, cancel := t.briefly()
 	defer cancel()
-	type answer struct {
-		names []string
-		err   error
-	}
-	nodes := t.rc.Nodes()
-	answers := make(chan answer, len(nodes))
-	for _, node := range nodes {
-		t.cfg.User.Go(func() {
-			names, err := t.translate(node.Do(ctx, node.B().PubsubChannels().Pattern(pattern).Build())).AsStrSlice()
-			answers <- answer{names, err}
-		})
-	}
 	found := map[string]struct{}{}
 	failed, answered := ErrNoAnswer, false
-	var late <-chan time.Time // when the other servers are, from the first answer on
-	for range nodes {
-		select {
-		case a := <-answers:
-			if a.err != nil {
-				failed = a.err
-				continue
-			}
-			if !answered {
-				late = time.After(channelsGrace)
-			}
-			answered = true
-			for _, name := range a.names {
-				found[name] = struct{}{}
-			}
-			continue
-		case <-late:
-		}
-		break
+	channels := func(_ string, node rueidis.Client) ([]string, error) {
+		return t.translate(node.Do(ctx, node.B().PubsubChannels().Pattern(pattern).Build())).AsStrSlice()
 	}
+	fromAll(&t.link, channelsGrace, channels, func(names []string, err error) {
+		if err != nil {
+			failed = err
+			return
+		}
+		answered = true
+		for _, name := range names {
+			found[name] = struct{}{}
+		}
+	})
 	if !answered {
 		return nil, failed
 	}

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strconv"
@@ -39,51 +40,28 @@ const askGrace = 50 * time.Millisecond
 // vote waits for the first server, and returns the owners that most servers name, of those that answer about as soon as the first one. If none does it
 // returns nil, and an error if the question is not permitted.
 func (l *link) vote() (*owners, error) {
-	type answer struct {
-		said []span
-		err  error
-	}
-	nodes := l.rc.Nodes()
-	answers := make(chan answer, len(nodes))
-	for addr, node := range nodes {
-		l.cfg.User.Detach(func() { // Close does not wait for a server that does not answer
-			said, err := spans(addr, node)
-			answers <- answer{said, err}
-		})
-	}
 	var failure error
-	var late <-chan time.Time // when the others are
 	o := newOwners()
 	votes := map[string]*[protocol.Slots]uint8{}
 	most := new([protocol.Slots]uint8)
-	for missing := len(nodes); missing > 0; missing-- {
-		select {
-		case a := <-answers:
-			if said, ok := rueidis.IsRedisErr(a.err); ok && denied(said.Error()) {
-				failure = a.err
-			}
-			if a.said != nil && len(votes) == 0 {
-				late = time.After(askGrace)
-			}
-			for _, sp := range a.said {
-				tally := votes[sp.addr]
-				if tally == nil {
-					tally = new([protocol.Slots]uint8)
-					votes[sp.addr] = tally
-				}
-				place := o.place(sp.addr)
-				for i := sp.first; i <= sp.last; i++ {
-					if tally[i]++; tally[i] > most[i] {
-						most[i], o.of[i] = tally[i], place
-					}
-				}
-			}
-			continue
-		case <-late:
-		case <-l.cfg.Stopped:
+	fromAll(l, askGrace, spans, func(said []span, err error) {
+		if said, ok := rueidis.IsRedisErr(err); ok && denied(said.Error()) {
+			failure = err
 		}
-		break
-	}
+		for _, sp := range said {
+			tally := votes[sp.addr]
+			if tally == nil {
+				tally = new([protocol.Slots]uint8)
+				votes[sp.addr] = tally
+			}
+			place := o.place(sp.addr)
+			for i := sp.first; i <= sp.last; i++ {
+				if tally[i]++; tally[i] > most[i] {
+					most[i], o.of[i] = tally[i], place
+				}
+			}
+		}
+	})
 	if len(votes) == 0 {
 		return nil, failure
 	}
@@ -95,6 +73,9 @@ type span struct {
 	first, last int64
 	addr        string
 }
+
+// errNoSlots is the error of a server that names no owner of a slot: one that has just been started, and knows no other one yet.
+var errNoSlots = errors.New("no slot has an owner")
 
 // spans asks a server, which has the address addr, for the owners of slots.
 func spans(addr string, node rueidis.Client) (all []span, err error) {
@@ -121,6 +102,9 @@ func spans(addr string, node rueidis.Client) (all []span, err error) {
 		if err == nil && host != "?" {
 			all = append(all, span{first, last, net.JoinHostPort(host, strconv.FormatInt(port, 10))})
 		}
+	}
+	if len(all) == 0 {
+		return nil, errNoSlots
 	}
 	return all, nil
 }
