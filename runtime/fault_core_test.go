@@ -10,6 +10,7 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // lateDone is a context that is asked for its end, by whom it is given to, only once something happened.
@@ -112,6 +113,48 @@ func TestLease_ExtendEndsWithItsLease(t *testing.T) {
 	require.NoError(t, got.err)
 	require.LessOrEqual(t, number(t, server, "PTTL", key), int64(10000), "it outlives a crash of its holder by at most 10s")
 	require.NoError(t, got.lease.Unlock(t.Context()))
+}
+
+// Nor is an extension that is under way when its holder unlocks.
+func TestLease_ExtensionUnderWayEndsWithItsLease(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]func(c *lockrt.Client, key string, opt lockrt.LockOption) lockrt.Locker{
+		"mutex":  func(c *lockrt.Client, key string, opt lockrt.LockOption) lockrt.Locker { return c.Mutex(key, opt) },
+		"writer": func(c *lockrt.Client, key string, opt lockrt.LockOption) lockrt.Locker { return c.RWMutex(key, opt) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, key := redistest.Server(t), redistest.Key(t, "k")
+			proxy := redistest.Proxy(t, server.Addr())
+			c := clientOf(t, proxy.URL(), lockrt.Options{OpTimeout: unhurried})
+			m := of(c, key, lockrt.WithWatchdog(10*time.Second))
+			first := ok(t)(m.Lock(patient(t)))
+			next := lockLater(patient(t), m)
+			until(t, "the next one waits", func() bool { return c.Stats().Waiting == 1 })
+
+			asked, unlocked, renews := make(chan struct{}), make(chan struct{}), redistest.EvalSHA(scripts.Renew.SHA1())
+			var once sync.Once
+			proxy.OnRequest(func(cmd []string) {
+				if renews(cmd) {
+					once.Do(func() {
+						close(asked)
+						<-unlocked
+					})
+				}
+			})
+			extended := make(chan error, 1)
+			go func() { extended <- first.Extend(patient(t), time.Hour) }()
+			receive(t, asked, "the request")
+			require.NoError(t, first.Unlock(patient(t)))
+			close(unlocked)
+			require.ErrorIs(t, receive(t, extended, "the end of the call"), lockrt.ErrReleased)
+			got := gotten(t, next, "the next one")
+			require.LessOrEqual(t, number(t, server, "PTTL", key), int64(10000), "it outlives a crash of its holder by at most 10s")
+			require.Less(t, time.Until(got.Until()), time.Minute)
+			free(t, got)
+			gone(t, server, key)
+		})
+	}
 }
 
 func TestLease_CauseOfALossThatWasBeforeTheEndOfTheParent(t *testing.T) {

@@ -109,6 +109,10 @@ func (t *Core) Extend(ctx context.Context, d time.Duration) error {
 // prolong is Extend for a Core without parts.
 func (t *Core) prolong(ctx context.Context, d time.Duration) error {
 	c, guard := t.Client(), t.Guard()
+	c.Watchdog.Extends(guard) // before the end of t is read: a grant passes on only after t has ended, and not if it is extended
+	if t.released() {
+		return failure.ErrReleased
+	}
 	return transport.Within(core.Present(ctx), c.Net, func() error {
 		sent := core.Now()
 		ttl := max(d, guard.Ends().Sub(sent))
@@ -116,7 +120,7 @@ func (t *Core) prolong(ctx context.Context, d time.Duration) error {
 			c.TracesRenewal(trace.Prolongs, guard, 0)
 		}
 		switch err := c.Renew([]*watchdog.Lease{guard}, []time.Duration{ttl})[0]; {
-		case errors.Is(err, watchdog.ErrRefused) && errors.Is(t.Ended(), failure.ErrReleased):
+		case errors.Is(err, watchdog.ErrRefused) && t.released():
 			return failure.ErrReleased // it was unlocked before the request arrived
 		case errors.Is(err, watchdog.ErrRefused):
 			c.Watchdog.Lose(guard, watchdog.ErrRefused)
@@ -127,6 +131,11 @@ func (t *Core) prolong(ctx context.Context, d time.Duration) error {
 		c.Watchdog.Extend(guard, sent, ttl)
 		return nil
 	})
+}
+
+// released reports whether t was unlocked, or the whole that it is a part of.
+func (t *Core) released() bool {
+	return errors.Is(t.Ended(), failure.ErrReleased) || errors.Is(t.whole().Ended(), failure.ErrReleased)
 }
 
 // OwnerName returns the owner of t for the log: as in Redis, or "" for a lock of several parts.

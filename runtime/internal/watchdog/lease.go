@@ -46,6 +46,7 @@ type extra struct {
 	looks   int            // number of reasons to look since the last confirmed request
 	limit   monotonic.Time // from when on the lease is not renewed; zero for never
 	least   atomic.Int64   // until when the key must live at least, a monotonic.Time; zero without such a request
+	longer  atomic.Bool    // a request for such a time was sent, or is about to be: the server may have run it without our knowing
 	failing error          // of the last try, nil after a confirmed one
 	updates updates        // requests for another end
 }
@@ -95,8 +96,8 @@ func (l *Lease) TrustedAt(at monotonic.Time) bool { return at.Before(l.trusted()
 // trusted is Until as a monotonic.Time.
 func (l *Lease) trusted() monotonic.Time { return monotonic.Time(l.until.Load()) }
 
-// Extended reports whether a request asked the key to live for longer than a renewal does.
-func (l *Lease) Extended() bool { return l.rare().least.Load() != 0 }
+// Extended reports whether a request asked the key to live for longer than a renewal does, or is about to.
+func (l *Lease) Extended() bool { return l.rare().longer.Load() }
 
 // Age returns for how long it has been granted at the time at.
 func (l *Lease) Age(at monotonic.Time) time.Duration { return at.Sub(l.Began()) }

@@ -203,6 +203,13 @@ func (w *Watchdog) Limit(l *Lease, at time.Time) {
 	})
 }
 
+// Extends records that the server is about to be asked to keep l for longer than a renewal does, whatever becomes of the request.
+func (w *Watchdog) Extends(l *Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.more().longer.Store(true)
+}
+
 // Extend records that the server was asked at sent to keep l for ttl, and has confirmed it. Later
 // renewals, which come as often as before, do not shorten that.
 func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
