@@ -157,6 +157,36 @@ func TestLease_ExtensionUnderWayEndsWithItsLease(t *testing.T) {
 	}
 }
 
+// An answer that comes after the end of the lease extends nothing, whatever it says.
+func TestLease_ExtendIsAnsweredAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		end  func(l *lockrt.Lease)
+		want error
+	}{
+		"lost":     {func(*lockrt.Lease) {}, lockrt.ErrLost},
+		"unlocked": {func(l *lockrt.Lease) { go func() { _ = l.Unlock(context.Background()) }() }, lockrt.ErrReleased},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, key := redistest.Server(t), redistest.Key(t, "k")
+			proxy := redistest.Proxy(t, server.Addr())
+			m := clientOf(t, proxy.URL(), lockrt.Options{OpTimeout: unhurried}).Mutex(key)
+			lease := ok(t)(m.Lock(patient(t), lockrt.WithLease(time.Second)))
+			proxy.Blackhole(redistest.Replies)
+			extended := make(chan error, 1)
+			go func() { extended <- lease.Extend(patient(t), time.Hour) }()
+			until(t, "the key is extended", func() bool { return number(t, server, "PTTL", key) > 10000 })
+			test.end(lease)
+			receive(t, lease.Context().Done(), "the end")
+			proxy.Deliver()
+			require.ErrorIs(t, receive(t, extended, "the answer"), test.want)
+			_ = lease.Unlock(t.Context())
+			gone(t, server, key)
+		})
+	}
+}
+
 func TestLease_CauseOfALossThatWasBeforeTheEndOfTheParent(t *testing.T) {
 	t.Parallel()
 	m := newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"))

@@ -319,7 +319,7 @@ func (l *Lease) Entered(ctx context.Context, cfg *Config) (*Lease, error) {
 	case cfg.Fenced && l.core.Token() == 0:
 		err = fmt.Errorf("%w: no fencing token, since the key was locked without WithFencing by the lease that this one enters", failure.ErrBadOption)
 	case !cfg.Renew && time.Until(l.core.Guard().Ends()) < cfg.TTL:
-		err = l.core.prolong(ctx, cfg.TTL)
+		err = core.CauseOf(l.core.Key(), l.core.prolong(ctx, cfg.TTL))
 	}
 	if err != nil {
 		_ = l.core.Grant.Unlock(l)

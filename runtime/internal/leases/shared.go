@@ -129,7 +129,7 @@ func (t *Core) prolong(ctx context.Context, d time.Duration) error {
 			return core.Refused(err)
 		}
 		c.Watchdog.Extend(guard, sent, ttl)
-		return nil
+		return t.Err() // it may have ended before the answer came
 	})
 }
 
