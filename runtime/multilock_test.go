@@ -207,6 +207,18 @@ func TestMultiLock_LostWithAnyMember(t *testing.T) {
 	}
 }
 
+// TestMultiLock_IsWholeBeforeItCanBeLost shows that the watchdog may end a lease of several members at any moment: all that it reads is there
+// before. The race detector finds what is not.
+func TestMultiLock_IsWholeBeforeItCanBeLost(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Ended: func(context.Context, lockrt.EndEvent) { close(ended) }}})
+	m := lockrt.NewMultiLock(c.Mutex(redistest.Key(t, "a"), lockrt.WithName("both")), c.FairMutex(redistest.Key(t, "b")))
+	lease := ok(t)(m.Lock(patient(t), lockrt.WithLease(100*time.Millisecond)))
+	receive(t, ended, "the end of its time") // nothing else: whatever asks the lease orders what was written before
+	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+}
+
 // TestMultiLock_UndoneWhenAServerHangs shows that a call that fails keeps nothing, on a server that does not
 // answer either, once it does.
 func TestMultiLock_UndoneWhenAServerHangs(t *testing.T) {

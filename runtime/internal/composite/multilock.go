@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
@@ -88,19 +89,18 @@ func (m *MultiLock) Lock(ctx context.Context, opts ...leases.Option) (*leases.Le
 	a := leases.Attempt{Client: m.c.Core(), Op: "lock", Kind: core.KindMulti, Key: m.key, Parts: m.keys}
 	a.Config.Label = leases.LabelOf(m.opts, opts)
 	a.ReportStart(ctx)
-	whole, err := m.take(ctx, opts, a.WaitsFor)
+	whole, err := m.take(ctx, opts, a.Config.Label, a.WaitsFor)
 	if err != nil {
 		addHolder(a.Blocked, err)
 		a.ReportEnd(observe.AcquireEvent{Err: err})
 		return nil, err
 	}
-	whole.Core().Label = a.Config.Label
 	a.Acquired(whole.Core(), 0)
 	return whole, nil
 }
 
 // take locks all members, and tries again when one of them was lost meanwhile.
-func (m *MultiLock) take(ctx context.Context, opts []leases.Option, waiting leases.WaitingPart) (*leases.Lease, error) {
+func (m *MultiLock) take(ctx context.Context, opts []leases.Option, label *engine.Label, waiting leases.WaitingPart) (*leases.Lease, error) {
 	start := core.Now()
 	wait, said, err := budget(opts)
 	switch {
@@ -121,6 +121,7 @@ func (m *MultiLock) take(ctx context.Context, opts []leases.Option, waiting leas
 		if err == nil {
 			c := parts[0].Core().Client()
 			whole := leases.New(c, core.KindMulti, last.Context())
+			whole.Core().Label = label // a part may end at any moment, and the whole with it
 			tr.Takes(whole.Core())
 			compose(whole, c, m.key, len(parts), parts)
 			return whole, nil
