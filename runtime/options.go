@@ -212,7 +212,7 @@ func WithLease(d time.Duration) LockOption { return leases.WithLease(d) }
 func WithWatchdog(d time.Duration) LockOption { return leases.WithWatchdog(d) }
 
 // WithMaxHold stops the renewal d after the grant, so that a holder that never unlocks loses the lease one watchdog time later. Fixed leases
-// do not change.
+// do not change. A call that enters a grant again has the limit of that grant: its own WithMaxHold has no effect.
 func WithMaxHold(d time.Duration) LockOption { return leases.WithMaxHold(d) }
 
 // WithLinger leaves the key of a [Mutex] with the Client for d after Unlock, at most 20ms. The next call of the Client on

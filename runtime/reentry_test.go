@@ -78,6 +78,32 @@ func TestReentry_ARenewedOneStaysSo(t *testing.T) {
 	}
 }
 
+// TestReentry_HasTheLimitOfItsGrant shows that WithMaxHold of a call that enters again has no effect, and that the limit of the outer call ends
+// both.
+func TestReentry_HasTheLimitOfItsGrant(t *testing.T) {
+	t.Parallel()
+	const watchdog = time.Second
+	c := clientOf(t, redistest.Shared(t).URL(), lockrt.Options{Watchdog: watchdog})
+	for name, m := range reentrant(c, redistest.Key(t, "k")) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := patient(t)
+			outer := ok(t)(m.Lock(ctx))
+			inner := ok(t)(m.Lock(outer.Context(), lockrt.WithMaxHold(100*time.Millisecond)))
+			renewedFor(t, inner, watchdog)
+			free(t, inner, outer)
+
+			outer = ok(t)(m.Lock(ctx, lockrt.WithMaxHold(100*time.Millisecond)))
+			inner = ok(t)(m.Lock(outer.Context()))
+			receive(t, outer.Context().Done(), "the end")
+			require.ErrorContains(t, outer.Err(), "held for longer than the limit")
+			receive(t, inner.Context().Done(), "the end of what is within")
+			require.ErrorIs(t, outer.Unlock(ctx), lockrt.ErrLost)
+			_ = inner.Unlock(ctx)
+		})
+	}
+}
+
 // TestReentry_OfWhatRedisForgotFails shows that a lease that cannot be prolonged is not entered.
 func TestReentry_OfWhatRedisForgotFails(t *testing.T) {
 	t.Parallel()
