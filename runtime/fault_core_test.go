@@ -115,6 +115,21 @@ func TestLease_ExtendEndsWithItsLease(t *testing.T) {
 	require.NoError(t, got.lease.Unlock(t.Context()))
 }
 
+// Nor to a reader that came after it.
+func TestLease_ExtensionOfAReaderEndsWithItsLease(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "k")
+	m := newClient(t, lockrt.Options{}).RWMutex(key, lockrt.WithWatchdog(10*time.Second))
+	first := ok(t)(m.RLock(patient(t)))
+	require.NoError(t, first.Extend(patient(t), time.Hour))
+	next := ok(t)(m.RLock(patient(t)))
+	require.Less(t, time.Until(next.Until()), time.Minute)
+	free(t, first)
+	require.LessOrEqual(t, number(t, server, "PTTL", key), int64(10000), "it outlives a crash of its holder by at most 10s")
+	free(t, next)
+	gone(t, server, key)
+}
+
 // Nor is an extension that is under way when its holder unlocks.
 func TestLease_ExtensionUnderWayEndsWithItsLease(t *testing.T) {
 	t.Parallel()

@@ -144,13 +144,13 @@ func (r *RW) Grants() []*resource.Grant {
 	return append([]*resource.Grant{r.write}, r.reads...)
 }
 
-// joinable returns the grant that a reader on these terms may join, or nil.
+// joinable returns the grant that a reader on these terms may join, or nil. An extension by one reader is not for those that come later.
 func (r *RW) joinable(t engine.Terms, limit time.Duration, now monotonic.Time) *resource.Grant {
 	if !t.Renew || limit > 0 {
 		return nil
 	}
 	for _, g := range r.reads {
-		if g.Terms() == t && g.Renewed() && g.Trusted(now) && !g.Ticket.OthersWait {
+		if g.Terms() == t && g.Renewed() && !g.Guard.Extended() && g.Trusted(now) && !g.Ticket.OthersWait {
 			return g
 		}
 	}
