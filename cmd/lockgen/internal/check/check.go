@@ -293,11 +293,14 @@ func (c *checker) claim(name string, pos, end token.Pos, hint string) {
 	at, declared := c.pkg.Declared[name]
 	other, generated := c.given[name]
 	spec, imported := c.pkg.Imported[name]
+	dot, dotted := c.pkg.Dotted[name]
 	switch {
 	case declared:
 		c.list.Add(pos, end, "the output would declare %s, which %s declares; %s", name, c.list.Place(at), hint)
 	case imported:
 		c.list.Add(pos, end, "the output would declare %s, the name of an import at %s; %s", name, c.list.Place(spec), hint)
+	case dotted:
+		c.list.Add(pos, end, "the output would declare %s, a name that the dot import at %s brings; %s", name, c.list.Place(dot), hint)
 	case generated:
 		c.list.Add(pos, end, "the output would declare %s twice, also for the interface at %s; %s", name, c.list.Place(other), hint)
 	}

@@ -49,6 +49,7 @@ func Checked(list *diag.List, pkg *types.Package, info *types.Info, files []*ast
 		}
 		if len(p.Files) > 0 {
 			p.scope(list.Fset(), filepath.Dir(names[0]), p.Syntax, names, ignored)
+			p.Dotted = dottedOf(info, p.Syntax)
 			all = append(all, p)
 		}
 	}
@@ -62,6 +63,23 @@ func importsOf(info *types.Info, file *ast.File) map[string]string {
 		path, err := strconv.Unquote(spec.Path.Value)
 		if obj != nil && err == nil && obj.Name() != "." && obj.Name() != "_" {
 			names[obj.Name()] = path
+		}
+	}
+	return names
+}
+
+// dottedOf maps the names that dot imports bring into files to the place of the import.
+func dottedOf(info *types.Info, files []*ast.File) map[string]token.Pos {
+	names := map[string]token.Pos{}
+	for _, file := range files {
+		for _, spec := range file.Imports {
+			if obj := info.PkgNameOf(spec); obj != nil && obj.Name() == "." {
+				for _, name := range obj.Imported().Scope().Names() {
+					if token.IsExported(name) {
+						names[name] = spec.Name.Pos()
+					}
+				}
+			}
 		}
 	}
 	return names

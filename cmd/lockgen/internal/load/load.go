@@ -108,6 +108,7 @@ type Package struct {
 	Abroad     map[string][]types.Error // the same of packages without directives, by their paths
 	Declared   map[string]token.Pos     // everything in package scope, generated files left out
 	Imported   map[string]token.Pos     // the names that files give to packages, which nothing in package scope can have
+	Dotted     map[string]token.Pos     // the names that dot imports bring into files, of which the same holds; those of tests are not known
 	Files      []*File                  // with directives, by name
 	Shared     []*directive.File        // of files that another package's outputs are made from: with tests, those without
 	Syntax     []*ast.File              // all
@@ -366,7 +367,7 @@ func (l *loader) annotate(program *partial.Program, roots []*packages.Package, h
 			}
 		}
 		p.scope(l.list.Fset(), pkg.Dir, u.Files, u.Names, pkg.IgnoredFiles)
-		p.Syntax = u.Files
+		p.Syntax, p.Dotted = u.Files, u.Dotted()
 		units = append(units, u)
 		l.result.Packages = append(l.result.Packages, p)
 	}

@@ -230,6 +230,27 @@ func (u *Unit) Imports(file *ast.File) map[string]string {
 	return names
 }
 
+// Dotted maps the names that dot imports bring into a file of the unit to the place of the import. It parses the packages, and checks nothing.
+func (u *Unit) Dotted() map[string]token.Pos {
+	names := map[string]token.Pos{}
+	for _, file := range u.Files {
+		for _, spec := range file.Imports {
+			dep := u.Package.Imports[importPath(spec)]
+			if dep == nil || u.importName(spec) != "." {
+				continue
+			}
+			from := u.program.Unit(dep)
+			from.Parse()
+			for name := range from.decls {
+				if token.IsExported(name) {
+					names[name] = spec.Name.Pos()
+				}
+			}
+		}
+	}
+	return names
+}
+
 // importName is the name that an import has in its file.
 func (u *Unit) importName(spec *ast.ImportSpec) string {
 	if spec.Name != nil {
