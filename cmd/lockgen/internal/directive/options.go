@@ -1,7 +1,10 @@
 package directive
 
 import (
+	"errors"
+	"fmt"
 	"go/token"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -259,21 +262,33 @@ func oneOf(a *Arg, values ...string) string {
 }
 
 func setPermits(d *Directive, a *Arg) string {
-	n, err := strconv.Atoi(a.Value)
-	if err != nil || n < 1 {
-		return "permits takes a number from 1: how many may have one at once"
+	n, wrong := number(a)
+	if wrong != "" {
+		return wrong + ": how many may have one at once"
 	}
 	d.Permits = n
 	return ""
 }
 
 func setMax(d *Directive, a *Arg) string {
-	n, err := strconv.Atoi(a.Value)
-	if err != nil || n < 1 {
-		return "max takes a number from 1: the most elements that a list like {ids...} may have"
+	n, wrong := number(a)
+	if wrong != "" {
+		return wrong + ": the most elements that a list like {ids...} may have"
 	}
 	d.Max, d.MaxKeys = a, n
 	return ""
+}
+
+// number reads a number that isn't zero and that an int can have on every system: the output is the same on all.
+func number(a *Arg) (int, string) {
+	v, err := strconv.ParseInt(a.Value, 10, 32)
+	switch {
+	case errors.Is(err, strconv.ErrRange) && v > 0:
+		return 0, fmt.Sprintf("%s takes a number up to %d", a.Name, math.MaxInt32)
+	case err != nil || v < 1:
+		return 0, a.Name + " takes a number from 1"
+	}
+	return int(v), ""
 }
 
 func setEmpty(d *Directive, a *Arg) string {
