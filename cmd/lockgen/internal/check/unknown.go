@@ -19,12 +19,6 @@ func (c *checker) invalid(iface *directive.Interface, m *method) {
 	if m.field != nil && c.compiler(m.field.Type) || c.compiler(iface.Spec) {
 		return
 	}
-	if m.field != nil {
-		if sel := cgo(m.field.Type); sel != nil {
-			c.list.Add(sel.Pos(), sel.End(), "C.%s can't be used in an annotated signature, since lockgen doesn't run cgo; use a type of Go", sel.Sel.Name)
-			return
-		}
-	}
 	from, to := m.pos(iface)
 	c.list.Add(from, to, "a type in the signature of %s is not known", m.fn.Name())
 }
@@ -150,7 +144,7 @@ func (c *checker) compiler(e ast.Node) bool {
 			return true
 		})
 	}
-	return slices.ContainsFunc(all, c.abroad)
+	return slices.ContainsFunc(all, c.abroad) || slices.ContainsFunc(all, c.cgo)
 }
 
 // declarations are the types and functions of the package by their names, and the methods by those of their types.
@@ -265,16 +259,17 @@ func (c *checker) said(e ast.Node) bool {
 	return slices.ContainsFunc(c.pkg.Errors, func(err types.Error) bool { return e.Pos() <= err.Pos && err.Pos <= e.End() })
 }
 
-// cgo finds the first name of package C.
-func cgo(e ast.Expr) *ast.SelectorExpr {
-	var first *ast.SelectorExpr
+// cgo notes the first name of package C.
+func (c *checker) cgo(e ast.Node) bool {
+	found := false
 	ast.Inspect(e, func(n ast.Node) bool {
-		if sel, ok := n.(*ast.SelectorExpr); ok && first == nil {
+		if sel, ok := n.(*ast.SelectorExpr); ok && !found {
 			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "C" {
-				first = sel
+				found = true
+				c.list.Add(sel.Pos(), sel.End(), "C.%s can't be used in an annotated signature, since lockgen doesn't run cgo; use a type of Go", sel.Sel.Name)
 			}
 		}
-		return first == nil
+		return !found
 	})
-	return first
+	return found
 }
