@@ -291,14 +291,15 @@ func (r *Run) defaults(d *decl) *source {
 // filesOf reads those files of the package of an interface that are wanted, by what is in them.
 func (r *Run) filesOf(d *decl, wanted func(src []byte) bool) []*parsed {
 	dir := filepath.Dir(d.file)
-	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	entries, err := os.ReadDir(dir) // not filepath.Glob: the path of a directory can have brackets
 	if err != nil {
 		return nil
 	}
 	var files []*parsed
-	for _, name := range names {
-		base := filepath.Base(name)
-		if strings.HasSuffix(base, "_test.go") && !strings.HasSuffix(d.file, "_test.go") {
+	for _, entry := range entries {
+		base := entry.Name()
+		name := filepath.Join(dir, base)
+		if !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") && !strings.HasSuffix(d.file, "_test.go") {
 			continue
 		}
 		src, err := os.ReadFile(name)
