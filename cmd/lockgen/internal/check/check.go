@@ -196,8 +196,11 @@ func (c *checker) defaults() {
 			c.timing, c.preset = d.Timing, d
 		}
 	}
-	annotated := slices.ContainsFunc(c.pkg.Files, func(f *load.File) bool { return len(f.Directives.Interfaces) > 0 })
-	if first != nil && !annotated && !c.wrong && !c.pkg.Others {
+	// Interfaces that others embed have the defaults of their package, too.
+	counts := slices.ContainsFunc(c.pkg.Files, func(f *load.File) bool {
+		return len(f.Directives.Interfaces)+len(f.Directives.Others)+len(f.Directives.Methods) > 0
+	})
+	if first != nil && !counts && !c.wrong && !c.pkg.Others {
 		c.list.Add(first.Slash, first.End, "package %s has no interface with service or locks, so these defaults have no effect", c.pkg.Name)
 	}
 }
