@@ -285,6 +285,9 @@ func sources(pkg *packages.Package) ([]source, error) {
 		if entry.IsDir() || !strings.HasSuffix(name, ".go") {
 			continue
 		}
+		if entry.Type()&fs.ModeSymlink != 0 && isDir(name) {
+			continue // a link to a directory such as nats.go, which the go command leaves out
+		}
 		text, err := os.ReadFile(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // another run has just removed it
@@ -295,6 +298,11 @@ func sources(pkg *packages.Package) ([]source, error) {
 		}
 	}
 	return all, nil
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
 
 // ours notes an output whose source the run decides about: it was read, or it is gone.
