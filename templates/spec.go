@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -97,7 +98,7 @@ func duration(d time.Duration) *jen.Statement {
 	}
 	unit := jen.Qual("time", units[i].name)
 	if n := d / units[i].unit; n > 1 {
-		return jen.Lit(int(n)).Op("*").Add(unit)
+		return jen.Op(strconv.FormatInt(int64(n), 10)).Op("*").Add(unit) // an int may have 32 bits
 	}
 	return unit
 }
