@@ -132,7 +132,7 @@ const mode = packages.NeedName | packages.NeedFiles | packages.NeedImports | pac
 // Load finds and checks. Mistakes in the input are noted in list; an error is trouble with the run itself.
 func Load(cfg Config, list *diag.List) (*Result, error) {
 	for _, pattern := range cfg.Patterns {
-		if strings.HasSuffix(pattern, ".go") {
+		if cfg.isFile(pattern) {
 			// The go command would take the named files for a whole package, and the outputs of all others would look stale.
 			return nil, fmt.Errorf("%s: a file; name its package instead, here lockgen %s", pattern, here(pattern))
 		}
@@ -184,6 +184,16 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 	slices.Sort(l.result.Outputs)
 	l.result.Outputs = slices.Compact(l.result.Outputs)
 	return l.result, nil
+}
+
+// isFile reports whether the go command takes a pattern for the name of a file. The directory or the path of a package can end in .go, too.
+func (cfg Config) isFile(pattern string) bool {
+	name := pattern
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(cfg.Dir, name)
+	}
+	info, err := os.Stat(name)
+	return strings.HasSuffix(pattern, ".go") && err == nil && !info.IsDir()
 }
 
 // here is the pattern for the package that a file is of.
