@@ -274,7 +274,7 @@ func TestMultiLock_LostWhileOthersAreWaitedFor(t *testing.T) {
 	require.NoError(t, <-got)
 }
 
-// TestMultiLock_FixedLeaseLastsForAll shows that a member that had to wait for others is extended.
+// TestMultiLock_FixedLeaseLastsForAll shows that a member that had to wait for others is extended, also a RedLock, whose parts have the leases.
 func TestMultiLock_FixedLeaseLastsForAll(t *testing.T) {
 	t.Parallel()
 	const length = 10 * time.Second
@@ -284,7 +284,10 @@ func TestMultiLock_FixedLeaseLastsForAll(t *testing.T) {
 		Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} },
 	}})
 	other := clientOf(t, server.URL(), lockrt.Options{})
+	first := redistest.Key(t, "red")
+	red := lockrt.RedLockOf(one.Mutex(first), one.Mutex(first+":2"), one.Mutex(first+":3"))
 	all, keys := mutexes(t, one, 3)
+	all = append(all, red)
 	held, err := other.Mutex(keys[2]).Lock(patient(t))
 	require.NoError(t, err)
 	got := make(chan *lockrt.Lease, 1)

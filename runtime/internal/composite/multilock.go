@@ -213,22 +213,30 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 // lengthen extends leases of fixed length, which have to last as long as others that were granted later. It fails if
 // one of them is lost, and leaves one that it cannot extend as it is: the whole lease knows until when it is trusted.
 func lengthen(ctx context.Context, parts []*leases.Lease) error {
-	var fixed []*leases.Lease
-	for _, part := range parts {
-		if part.Core().Guard() != nil && !part.Core().Guard().Renew {
-			fixed = append(fixed, part)
-		}
-	}
+	fixed := slices.DeleteFunc(slices.Clone(parts), func(part *leases.Lease) bool { return fixedFor(part) == 0 })
 	if len(fixed) == 0 {
 		return nil
 	}
 	_, err := forParts(fixed, len(fixed), func(part *leases.Lease) (struct{}, error) {
-		return struct{}{}, part.Extend(ctx, part.Core().Guard().TTL)
+		_ = part.Extend(ctx, fixedFor(part))
+		return struct{}{}, part.Err()
 	})
 	if errors.Is(err, failure.ErrLost) {
 		return err
 	}
 	return nil
+}
+
+// fixedFor returns the length of a lease that is not renewed, else 0. The lease of a RedLock has no guard of its own: its parts have.
+func fixedFor(l *leases.Lease) (d time.Duration) {
+	if co := compositeOf(l); co != nil {
+		for _, part := range co.All() {
+			d = max(d, fixedFor(part))
+		}
+	} else if g := l.Core().Guard(); g != nil && !g.Renew {
+		d = g.TTL
+	}
+	return d
 }
 
 // addHolder adds a holder to err, the error of the member that the call did not get: the holder that b, of the call as a whole, has learned
