@@ -309,6 +309,38 @@ func TestMultiLock_FixedLeaseLastsForAll(t *testing.T) {
 	require.NoError(t, lease.Unlock(patient(t)))
 }
 
+// TestMultiLock_LengthensNoLeaseThatItEnters shows that a call that waits for others leaves the fixed lease as it is that it has entered.
+func TestMultiLock_LengthensNoLeaseThatItEnters(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	waiting := make(chan struct{}, 10)
+	one := clientOf(t, server.URL(), lockrt.Options{Hooks: lockrt.Hooks{
+		Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} },
+	}})
+	other := clientOf(t, server.URL(), lockrt.Options{})
+	all, keys := mutexes(t, one, 3)
+	outer, err := one.Mutex(keys[0]).Lock(patient(t), lockrt.WithLease(20*time.Second))
+	require.NoError(t, err)
+	ends := outer.Until()
+	held, err := other.Mutex(keys[2]).Lock(patient(t))
+	require.NoError(t, err)
+	got := make(chan *lockrt.Lease, 1)
+	go func() {
+		lease, err := lockrt.NewMultiLock(all...).Lock(outer.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		got <- lease
+	}()
+	<-waiting
+	require.NoError(t, held.Unlock(patient(t)))
+	lease := <-got
+	require.NotNil(t, lease)
+	require.Equal(t, ends, outer.Until())
+	require.NoError(t, lease.Unlock(patient(t)))
+	require.NoError(t, outer.Unlock(patient(t)))
+}
+
 // TestMultiLock_MembersAreEnteredAgain shows that members are entered again under the context of the whole, and the
 // whole under that of a member or its own, whatever else it has.
 func TestMultiLock_MembersAreEnteredAgain(t *testing.T) {

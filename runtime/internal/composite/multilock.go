@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -207,24 +208,43 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 		tracesPart(tr, 0, part)
 		add(part)
 	}
-	return parts, last, lengthen(ctx, parts[:waited])
+	return parts, last, m.lengthen(ctx, parts[:waited], opts)
 }
 
-// lengthen extends leases of fixed length, which have to last as long as others that were granted later. It fails if
-// one of them is lost, and leaves one that it cannot extend as it is: the whole lease knows until when it is trusted.
-func lengthen(ctx context.Context, parts []*leases.Lease) error {
-	fixed := slices.DeleteFunc(slices.Clone(parts), func(part *leases.Lease) bool { return fixedFor(part) == 0 })
+// lengthen extends the leases of the first members, if their length is fixed: they have to last as long as others that were granted later.
+// It fails if one of them is lost, and leaves one that it cannot extend as it is: the whole lease knows until when it is trusted.
+func (m *MultiLock) lengthen(ctx context.Context, parts []*leases.Lease, opts []leases.Option) error {
+	fixed := map[*leases.Lease]time.Duration{}
+	for i, part := range parts {
+		if d := length(m.members[i], part, opts); d > 0 {
+			fixed[part] = d
+		}
+	}
 	if len(fixed) == 0 {
 		return nil
 	}
-	_, err := forParts(fixed, len(fixed), func(part *leases.Lease) (struct{}, error) {
-		_ = part.Extend(ctx, fixedFor(part))
+	_, err := forParts(slices.Collect(maps.Keys(fixed)), len(fixed), func(part *leases.Lease) (struct{}, error) {
+		_ = part.Extend(ctx, fixed[part])
 		return struct{}{}, part.Err()
 	})
 	if errors.Is(err, failure.ErrLost) {
 		return err
 	}
 	return nil
+}
+
+// length returns the fixed length of a part, the lease of l, that a call with opts wants. It returns 0 for a part that is renewed, and for one
+// that has entered a lease of fixed length and wants none.
+func length(l locks.Locker, part *leases.Lease, opts []leases.Option) time.Duration {
+	d := fixedFor(part)
+	if _, clients, base := describe(l); d > 0 && len(clients) > 0 {
+		cfg, err := leases.Configure(clients[0].Core(), base, opts)
+		if err != nil || cfg.Renew {
+			return 0
+		}
+		return cfg.TTL
+	}
+	return d
 }
 
 // fixedFor returns the length of a lease that is not renewed, else 0. The lease of a RedLock has no guard of its own: its parts have.
