@@ -276,6 +276,18 @@ func TestLatch_CanBeUsedAgain(t *testing.T) {
 	}
 }
 
+// An attempt that begins after the last count succeeds, also beside a call of the same process that has been refused a moment ago.
+func TestLatch_AnAttemptAfterTheLastCountSucceeds(t *testing.T) {
+	t.Parallel()
+	l, waiting := newLatch(t, 1)
+	got := later(func() error { return l.Wait(patient(t)) })
+	receive(t, waiting, "it to wait")
+	require.ErrorIs(t, l.Wait(t.Context(), lockrt.WithWait(0)), lockrt.ErrNotAcquired)
+	countDown(t, l, 0)
+	require.NoError(t, l.Wait(t.Context(), lockrt.WithWait(0)))
+	require.NoError(t, receive(t, got, "the end of the wait"))
+}
+
 func TestLatch_CancelledCloseAndTidy(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()

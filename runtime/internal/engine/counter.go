@@ -127,13 +127,13 @@ func (ct *Counter[T]) Widen(n int) {
 	ct.width = max(ct.width, min(n, MostAtOnce))
 }
 
-// Join adds w to the end of the queue. A waiter that tries once is not put behind one that waits. The first waiter that creates the semaphore
-// asks, also behind a head that was refused: there may be no semaphore. The deputy of a head that polls has it ask, and gets the answer too.
+// Join adds w to the end of the queue. A waiter that tries once is not put behind one that waits, and asks if all want the same: the last
+// refusal is older than the try. The first waiter that creates the semaphore asks, also behind a head that was refused: there may be no semaphore. The deputy of a head that polls has it ask, and gets the answer too.
 func (ct *Counter[T]) Join(w *Waiter[T]) Entry {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()
 	creates := ct.creator == nil && w.For.Demand().Create > 0
-	ct.full = ct.full && !creates
+	ct.full = ct.full && !creates && !(ct.Alike && w.Once())
 	if ct.full && w.Once() {
 		return TurnedAway
 	}
@@ -336,7 +336,7 @@ func (ct *Counter[T]) settle(b *CountBatch[T], a CountAnswer) (vain []CountPart[
 	head := ct.Queue.First
 	created := b.Create > 0 || ct.creator == nil // else the next request creates the semaphore
 	if head != nil && a.Granted < len(b.Parts) && b.Parts[a.Granted].Waiter == head && created {
-		ct.refuse(head, a.TTL)
+		ct.refuse(b, head, a.TTL)
 		return vain
 	}
 	ct.full = false
@@ -345,8 +345,8 @@ func (ct *Counter[T]) settle(b *CountBatch[T], a CountAnswer) (vain []CountPart[
 }
 
 // refuse lets the head and its deputy know that the head has to wait, and the others that they wait behind it. A waiter that
-// tries once makes room for them instead.
-func (ct *Counter[T]) refuse(head *Waiter[T], ttl time.Duration) {
+// tries once makes room for them instead. One that wants the same as the head and has joined since b was sent asks anew.
+func (ct *Counter[T]) refuse(b *CountBatch[T], head *Waiter[T], ttl time.Duration) {
 	head.For.Demand().Seen = true
 	refusal := Event{Kind: Refused, TTL: ttl, Foreign: true, InLine: true}
 	if head.Once() || head.Place != PlaceLeading { // or it is about to ask by itself
@@ -362,12 +362,24 @@ func (ct *Counter[T]) refuse(head *Waiter[T], ttl time.Duration) {
 	ct.full = true
 	ct.Queue.deputize(head, refusal)
 	for w := head.After; w != nil; w = w.After {
-		w.For.Demand().Seen = true
-		if w.Place == PlaceAsking {
+		switch {
+		case w.Place == PlaceAsking && ct.Alike && w.Once() && !b.has(w):
+			ct.full = false
+			continue
+		case w.Place == PlaceAsking:
 			w.Place = PlaceQueued
 			w.Notify(Event{Kind: Behind})
 		}
+		w.For.Demand().Seen = true
 	}
+	if !ct.full {
+		ct.send()
+	}
+}
+
+// has reports whether b asks for w.
+func (b *CountBatch[T]) has(w *Waiter[T]) bool {
+	return slices.ContainsFunc(b.Parts, func(p CountPart[T]) bool { return p.Waiter == w })
 }
 
 // failed lets the waiters of b know that there was no answer. If the outcome is unknown and they have

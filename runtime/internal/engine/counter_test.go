@@ -267,6 +267,30 @@ func TestCounter_Refused(t *testing.T) {
 	})
 }
 
+// Where all want the same, a waiter that tries once asks behind a head that was refused, and asks anew if the answer is to an older request.
+func TestCounter_ATryOfWhatAllWantAsks(t *testing.T) {
+	t.Parallel()
+	counting(t, dictate(CountAnswer{TTL: time.Second}), func(t *testing.T, x *till) {
+		x.Alike = true
+		head := x.waits(1, time.Hour)
+		next(t, head, Refused)
+		tries := x.waits(1, 0)
+		next(t, tries, Behind)
+		x.Leave(tries)
+
+		answers, answer := held(CountAnswer{TTL: time.Second})
+		x.answers(answers)
+		x.Ask(head)
+		synctest.Wait() // for the request
+		tries = x.waits(1, 0)
+		x.answers(dictate(CountAnswer{Granted: 2}))
+		answer()
+		next(t, tries, Given)
+		next(t, head, Refused)
+		next(t, head, Given)
+	})
+}
+
 // Behind a head that polls, the first waiter that listens has it ask, and gets the answer, too: when it comes, when a request is answered that was
 // under way then, and when the one before it leaves.
 func TestCounter_Deputy(t *testing.T) {
