@@ -97,7 +97,8 @@ func (s *PermitSemaphore) Total(ctx context.Context) (int, error) {
 	return (*locks.PermitSemaphore)(s).Total(ctx)
 }
 
-// TrySetPermits creates the semaphore with n permits for ttl, 0 for ever, and reports false if it exists. Taken permits end with it.
+// TrySetPermits creates the semaphore with n permits for ttl, 0 for ever, and reports false if it exists. Taken permits end with it,
+// also those that are renewed or extended: each [Permit] of this library is lost before.
 // Redisson's trySetPermits.
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
 	return (*locks.PermitSemaphore)(s).TrySetPermits(ctx, n, ttl)

@@ -192,6 +192,46 @@ func TestRedisson_Permit_Expiration(t *testing.T) {
 	require.ErrorIs(t, p.Release(t.Context()), lockrt.ErrLost)
 }
 
+// No permit outlives its semaphore, and its holder knows that before another one can have it.
+func TestPermits_EndWithTheirSemaphore(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		opts   []lockrt.LockOption
+		longer func(s *lockrt.PermitSemaphore, p *lockrt.Permit) error
+	}{
+		"renewed":  {},
+		"fixed":    {opts: []lockrt.LockOption{lockrt.WithLease(time.Hour)}},
+		"extended": {longer: func(_ *lockrt.PermitSemaphore, p *lockrt.Permit) error { return p.Extend(t.Context(), time.Hour) }},
+		"updated": {opts: []lockrt.LockOption{lockrt.WithLease(time.Minute)}, longer: func(s *lockrt.PermitSemaphore, p *lockrt.Permit) error {
+			_, err := s.UpdateLease(t.Context(), p.PermitID(), time.Hour)
+			return err
+		}},
+		"asked": {opts: []lockrt.LockOption{lockrt.WithLease(time.Hour)}, longer: func(s *lockrt.PermitSemaphore, p *lockrt.Permit) error {
+			_, err := s.TTL(t.Context(), p.PermitID())
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Shared(t)
+			s := newPermits(t, 0)
+			created, err := s.TrySetPermits(t.Context(), 1, 3*time.Second)
+			require.NoError(t, err)
+			require.True(t, created)
+			dies := time.Now().Add(3 * time.Second) // at the latest
+			p := permit(t, s, 1, test.opts...)
+			if test.longer != nil {
+				require.NoError(t, test.longer(s, p))
+			}
+			require.False(t, p.Until().After(dies), "it is trusted for %v longer than the semaphore exists", p.Until().Sub(dies))
+			receive(t, p.Context().Done(), "the loss")
+			require.ErrorIs(t, p.Err(), lockrt.ErrLost)
+			require.ErrorIs(t, p.Release(t.Context()), lockrt.ErrLost)
+			gone(t, server, s.Key())
+		})
+	}
+}
+
 func TestRedisson_Permit_Expire(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()

@@ -64,7 +64,8 @@ func (c *counter) permits(number, again, initial string, wants ...string) ([]int
 	for _, ids := range wants {
 		args = append(args, ids, aMinute)
 	}
-	return c.eval(scripts.PermitAcquire, []string{c.key, c.channel, c.requests(), c.leases()}, args...).AsIntSlice()
+	reply, err := c.eval(scripts.PermitAcquire, []string{c.key, c.channel, c.requests(), c.leases()}, args...).AsIntSlice()
+	return reply[:min(len(reply), 2)], err // the time to live is that of the semaphore
 }
 
 func (c *counter) giveBackPermits(ids, all string) (int64, error) {

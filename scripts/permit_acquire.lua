@@ -16,8 +16,9 @@
 --          take no others
 -- ARGV[i + 1]  lease of these permits in milliseconds
 --
--- Reply: {n, ms}  the first n waiters have theirs; the next permit expires in ms, or never if that is -1
---        -9 for n  the client gave up the request
+-- Reply: {n, ms, ttl}  the first n waiters have theirs; the next permit expires in ms, or never if that is -1; the semaphore, and
+--                      all permits with it, ends in ttl milliseconds, never if that is -1, and has ended if it is -2
+--        -9 for n      the client gave up the request
 --        WRONGTYPE when a key is something else; nothing is changed
 --
 -- Twice: the second run returns the result of the first one. A first run that takes nothing changes nothing but expired
@@ -27,7 +28,7 @@
 -- agree whatever their clocks say. Redisson reclaims as many expired permits as it needs, this script all.
 local done = outcome(KEYS[3], ARGV[1])
 if done then
-  return {done, -1}
+  return {done, -1, redis.call('pttl', KEYS[1])}
 end
 local now = clock()
 local free = count(KEYS[1])
@@ -37,9 +38,10 @@ if redis.call('zcount', KEYS[4], '-inf', digits(now)) > 0 then
 end
 -- Before anything is taken, since it may not be permitted.
 local first = tonumber(redis.call('zrange', KEYS[4], '0', '0', 'withscores')[2])
+local ttl = redis.call('pttl', KEYS[1])
 if not free and ARGV[5] ~= '0' and #ARGV > 6 then
   redis.call('set', KEYS[1], ARGV[5])
-  free = tonumber(ARGV[5])
+  free, ttl = tonumber(ARGV[5]), -1
   announce(ARGV[6], KEYS[2], free)
 end
 local granted, sum = 0, 0
@@ -56,7 +58,6 @@ for i = 7, #ARGV, 2 do
   end
   granted, sum = granted + 1, sum + want
 end
-local ttl = sum > 0 and redis.call('pttl', KEYS[1]) or -1
 if sum > 0 then
   redis.call('incrby', KEYS[1], digits(-sum))
 end
@@ -76,10 +77,10 @@ for i = 7, 5 + 2 * granted, 2 do
   first = math.min(first or over, over)
   each(ARGV[i], function(id) redis.call('zadd', KEYS[4], digits(over), id) end)
 end
-if ttl > 0 then
+if sum > 0 and ttl > 0 then
   redis.call('pexpire', KEYS[4], ttl)
 end
 if not first or first >= 922337203685477 then -- Redisson's never
-  return {granted, -1}
+  return {granted, -1, ttl}
 end
-return {granted, first - now}
+return {granted, first - now, ttl}

@@ -104,7 +104,7 @@ func (s semaphores[T]) Send(b *engine.CountBatch[T], number, oldest uint64, want
 	return engine.CountAnswer{Granted: int(granted), TTL: poll, Err: err}
 }
 
-func (semaphores[T]) Grant(*engine.Waiter[T], time.Time) bool { return true }
+func (semaphores[T]) Grant(_ *engine.Waiter[T], _, _ time.Time) bool { return true }
 
 func (s semaphores[T]) Undo(_ *engine.Waiter[T], d engine.Demand) {
 	if _, err := s.Add(context.Background(), d.N, protocol.LeaveMissing, true); err != nil {
@@ -137,12 +137,19 @@ func (s permits[T]) Send(b *engine.CountBatch[T], number, oldest uint64, wanted 
 	if reply.Next >= 0 {
 		next = min(next, reply.Next)
 	}
-	return engine.CountAnswer{Granted: int(reply.Served), TTL: next}
+	answer := engine.CountAnswer{Granted: int(reply.Served), TTL: next}
+	if reply.Lasts >= 0 {
+		answer.Ends = b.Sent.Add(reply.Lasts) // the answer came later: it is rather too early
+	}
+	return answer
 }
 
-func (s permits[T]) Grant(w *engine.Waiter[T], sent time.Time) bool {
-	d := w.For.Demand()
-	if !time.Now().Before(sent.Add(w.Terms.TTL - watchdog.Margin(w.Terms.TTL))) {
+func (s permits[T]) Grant(w *engine.Waiter[T], sent, ends time.Time) bool {
+	d, ttl := w.For.Demand(), w.Terms.TTL
+	if !ends.IsZero() {
+		ttl = min(ttl, ends.Sub(sent))
+	}
+	if !time.Now().Before(sent.Add(ttl - watchdog.Margin(ttl))) {
 		d.IDs = NewIDs(s.c.Wire.UUID, d.N) // the permits of the old ids are released
 		return false
 	}
@@ -152,7 +159,10 @@ func (s permits[T]) Grant(w *engine.Waiter[T], sent time.Time) bool {
 	if !w.Terms.Polling {
 		s.c.Listen(s.Name)
 	}
-	s.c.Watchdog.Start(&p.guard, sent, w.Terms.TTL)
+	if !ends.IsZero() {
+		s.c.Watchdog.Bound(&p.guard, ends)
+	}
+	s.c.Watchdog.Start(&p.guard, sent, ttl)
 	if hold := w.For.MaxHold(); hold > 0 {
 		s.c.Watchdog.Limit(&p.guard, began.Add(hold).Std())
 	}

@@ -126,4 +126,4 @@ func listens[T Wanting](p engine.CountPart[T]) bool { return !p.Waiter.Terms.Pol
 
 func (*latch[T]) Undo(*engine.Waiter[T], engine.Demand) {}
 
-func (*latch[T]) Grant(*engine.Waiter[T], time.Time) bool { return true }
+func (*latch[T]) Grant(_ *engine.Waiter[T], _, _ time.Time) bool { return true }

@@ -62,9 +62,9 @@ type Counting[T Demanding] interface {
 	// Send sends b, with its number and the oldest one that is not settled, for waiters, or for none: then what b has not taken yet it
 	// never takes.
 	Send(b *CountBatch[T], number, oldest uint64, wanted bool) CountAnswer
-	// Grant gives w its permits, which it has in Redis since sent, and reports false if their lease
+	// Grant gives w its permits, which it has in Redis since sent, until ends at the latest, and reports false if their lease
 	// is over: then they are released, and w asks anew. The caller holds the counter's lock.
-	Grant(w *Waiter[T], sent time.Time) bool
+	Grant(w *Waiter[T], sent, ends time.Time) bool
 	// Undo releases granted permits of w, which demanded d.
 	Undo(w *Waiter[T], d Demand)
 }
@@ -93,8 +93,9 @@ type CountPart[T Demanding] struct {
 type CountAnswer struct {
 	Granted int
 	TTL     time.Duration
-	Deleted error // the granted waiters that were refused before fail with it; or nil
-	Err     error // there is no answer
+	Ends    time.Time // when the key ends, and all that is granted with it; zero for never
+	Deleted error     // the granted waiters that were refused before fail with it; or nil
+	Err     error     // there is no answer
 }
 
 const (
@@ -321,7 +322,7 @@ func (ct *Counter[T]) settle(b *CountBatch[T], a CountAnswer) (vain []CountPart[
 		switch {
 		case !w.Place.Queued() || !ct.host.Granting():
 			vain = append(vain, p)
-		case !ct.of.Grant(w, b.Sent):
+		case !ct.of.Grant(w, b.Sent, a.Ends):
 			vain = append(vain, p)
 			ct.notify(w, Event{Kind: Failed, Err: ErrLate})
 		case a.Deleted != nil && w.For.Demand().Seen:

@@ -81,7 +81,7 @@ func (x *till) Abandoned(batch bool, _ error) {
 	x.seen.abandoned = append(x.seen.abandoned, batch)
 }
 
-func (x *till) Grant(*Waiter[wanting], time.Time) bool { return !x.late.Load() }
+func (x *till) Grant(_ *Waiter[wanting], _, _ time.Time) bool { return !x.late.Load() }
 
 func (x *till) Number() uint64 { return x.number.Add(1) }
 

@@ -54,7 +54,7 @@ func (f *flaky) Send(b *engine.CountBatch[resource.Wish], number, _ uint64, want
 	return engine.CountAnswer{Granted: granted, TTL: time.Millisecond}
 }
 
-func (f *flaky) Grant(*resource.Waiter, time.Time) bool {
+func (f *flaky) Grant(_ *resource.Waiter, _, _ time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.rand.IntN(20) > 0
@@ -163,7 +163,7 @@ func (a *answered) Send(*engine.CountBatch[resource.Wish], uint64, uint64, bool)
 	return engine.CountAnswer{Granted: got.granted, TTL: time.Millisecond, Err: got.err}
 }
 
-func (a *answered) Grant(*resource.Waiter, time.Time) bool { return true }
+func (a *answered) Grant(_ *resource.Waiter, _, _ time.Time) bool { return true }
 
 // The only waiter is refused, asks again and leaves. Its last request fails, which keeps no other call
 // else from asking.

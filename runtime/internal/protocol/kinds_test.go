@@ -126,10 +126,12 @@ func TestCounting(t *testing.T) {
 	} {
 		require.Equal(t, c.want, c.got, name)
 	}
-	v, err := ReadPermits([]int64{2, -1})
-	require.NoError(t, err)
-	require.Equal(t, PermitVerdict{Served: 2, Next: -time.Millisecond}, v)
-	_, err = ReadPermits(nil)
+	for lasts, want := range map[int64]time.Duration{-1: -time.Millisecond, -2: 0, 70: 70 * time.Millisecond} {
+		v, err := ReadPermits([]int64{2, -1, lasts})
+		require.NoError(t, err)
+		require.Equal(t, PermitVerdict{Served: 2, Next: -time.Millisecond, Lasts: want}, v)
+	}
+	_, err := ReadPermits([]int64{2, -1})
 	require.Error(t, err)
 	available, taken, err := ReadPermitCount([]int64{-1, 5})
 	require.NoError(t, err)

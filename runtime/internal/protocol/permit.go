@@ -40,14 +40,22 @@ func (s *PermitSemaphore) AcquirePermits(r Round, wants []Permits) Command {
 type PermitVerdict struct {
 	Served int64         // for how many waiters there were enough, or [Outdated]
 	Next   time.Duration // when the next permit expires; negative if none does
+	Lasts  time.Duration // the semaphore, and all permits with it; negative for ever
 }
+
+// ended is the time to live of a semaphore that has ended.
+const ended = -2
 
 // ReadPermits reads the reply to [PermitSemaphore.AcquirePermits].
 func ReadPermits(reply []int64) (PermitVerdict, error) {
-	if err := short(scripts.PermitAcquire, reply, 2); err != nil {
+	if err := short(scripts.PermitAcquire, reply, 3); err != nil {
 		return PermitVerdict{}, err
 	}
-	return PermitVerdict{reply[0], time.Duration(reply[1]) * time.Millisecond}, nil
+	verdict := PermitVerdict{Served: reply[0], Next: time.Duration(reply[1]) * time.Millisecond}
+	if lasts := reply[2]; lasts != ended {
+		verdict.Lasts = time.Duration(lasts) * time.Millisecond
+	}
+	return verdict, nil
 }
 
 // Release returns the command that releases permits by their ids. It replies how many had not expired.

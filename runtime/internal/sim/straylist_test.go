@@ -138,7 +138,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "the next permit expires a second later", kind: "permits", script: "permit_acquire.lua",
-		old: "return {granted, first - now}", new: "return {granted, first - now + 1000}",
+		old: "return {granted, first - now, ttl}", new: "return {granted, first - now + 1000, ttl}",
 	},
 	{
 		strays: true, name: "permits come back without a word", kind: "permits", script: "permit_release.lua",

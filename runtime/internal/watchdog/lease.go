@@ -45,6 +45,7 @@ type Lease struct {
 type extra struct {
 	looks   int            // number of reasons to look since the last confirmed request
 	limit   monotonic.Time // from when on the lease is not renewed; zero for never
+	bound   monotonic.Time // when the key ends, whatever a request for it says; zero for never
 	least   atomic.Int64   // until when the key must live at least, a monotonic.Time; zero without such a request
 	longer  atomic.Bool    // a request for such a time was sent, or is about to be: the server may have run it without our knowing
 	failing error          // of the last try, nil after a confirmed one
@@ -117,6 +118,9 @@ func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
 	if x := l.extra.Load(); x != nil {
 		x.failing, x.looks = nil, 0
 		ttl = x.updates.worth(sent, ttl)
+		if !x.bound.IsZero() {
+			ttl = min(ttl, x.bound.Sub(sent))
+		}
 	}
 	l.trust(max(l.trusted(), sent.Add(ttl-Margin(ttl))), max(l.end(), sent.Add(ttl)))
 	if !sent.Before(l.sent) {
@@ -162,6 +166,12 @@ func (l *Lease) renews() bool {
 	return l.Renew && (limit.IsZero() || l.next.Before(limit))
 }
 
+// bounded reports whether the key ends at the end of the trust in the lease, or soon after. The caller holds Watchdog.mu.
+func (l *Lease) bounded() bool {
+	bound := l.rare().bound
+	return !bound.IsZero() && !l.end().Before(bound)
+}
+
 // length returns the lease time to ask for at the time now.
 //
 // A look asks for the rest of the trust and half the margin: less than the server has given, so
@@ -177,7 +187,7 @@ func (l *Lease) length(now monotonic.Time, looks bool) time.Duration {
 // overdue returns the reason why the trust in the lease ended by the clock. The caller holds Watchdog.mu.
 func (l *Lease) overdue() error {
 	switch {
-	case !l.Renew:
+	case !l.Renew, l.bounded():
 		return ErrElapsed
 	case !l.renews():
 		return ErrTooLong

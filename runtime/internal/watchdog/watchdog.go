@@ -210,6 +210,13 @@ func (w *Watchdog) Extends(l *Lease) {
 	l.more().longer.Store(true)
 }
 
+// Bound records that the key of l ends at the time at, whatever a request for l says: l is trusted for no longer. Call it before [Watchdog.Start].
+func (w *Watchdog) Bound(l *Lease, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l.more().bound = monotonic.Of(at)
+}
+
 // Extend records that the server was asked at sent to keep l for ttl, and has confirmed it. Later
 // renewals, which come as often as before, do not shorten that.
 func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
