@@ -50,7 +50,7 @@ func run(ctx context.Context, o *options) int {
 	}
 
 	signals := make(chan os.Signal, 32)
-	signal.Notify(signals, passedOn...)
+	signal.Notify(signals, ending...)
 	defer signal.Stop(signals)
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -154,7 +154,7 @@ func fitName(command []string) string {
 // asks the command to end, and kills it before another holder can have the lock: Redis keeps the lock longer than the
 // lease is trusted, by a tenth of the lease, at most 3s. If lockctl cannot do that, because it was stopped or killed, a
 // guard does.
-func (o *options) child(g *grant, path string, command []string, key string, signals <-chan os.Signal) (code int, lost bool) {
+func (o *options) child(g *grant, path string, command []string, key string, signals chan os.Signal) (code int, lost bool) {
 	cmd := exec.Command(path, command[1:]...)
 	cmd.Args[0] = command[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.Stdin, o.Stdout, o.Stderr
@@ -175,19 +175,22 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 	if g.ctx.Err() != nil {
 		return exitLost, true
 	}
-	started, ended := make(chan error, 1), make(chan error, 1)
+	started, stops, ended := make(chan error, 1), make(chan syscall.Signal), make(chan int, 1)
 	go func() {
 		runtime.LockOSThread() // the command would die with the thread that started it
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			ended <- cmd.Wait()
+			ended <- wait(cmd, stops)
 		}
 	}()
 	if err := <-started; err != nil {
 		return o.fail(cannotRun(err), err), false
 	}
+	signal.Notify(signals, passedOn...)
+	job := newJob(cmd, signals)
+	defer job.end()
 	guard.watch(cmd.Process.Pid, left())
 	due := time.Now().Add(left()) // when the guard kills the command
 	overdue := false              // this process was stopped until then
@@ -202,7 +205,11 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 			due = time.Now().Add(left())
 			guard.extend(left())
 		case s := <-signals:
-			pass(cmd, s)
+			job.signal(cmd, s)
+		case s := <-stops:
+			job.stopped(s)
+		case <-job.again:
+			job.resume()
 		case <-done:
 			done, lost = nil, true
 			pass(cmd, syscall.SIGTERM)
@@ -210,10 +217,10 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 		case <-kill:
 			kill = nil
 			pass(cmd, syscall.SIGKILL)
-		case <-ended:
+		case code = <-ended:
 			// If lockctl was stopped, the guard has killed the command, and that is known before the loss is. The guard
 			// may not know of the last renewal: then the lock is not lost, and the command is dead all the same.
-			code, overdue = status(cmd.ProcessState), overdue || !time.Now().Before(due)
+			overdue = overdue || !time.Now().Before(due)
 			lost = lost || g.ctx.Err() != nil || !time.Now().Before(g.until()) || overdue && code != exitOK
 			if lost {
 				pass(cmd, syscall.SIGKILL) // to the processes that the command has left behind

@@ -9,11 +9,13 @@ import (
 	"syscall"
 )
 
-// passedOn are the signals that lockctl passes on to the command.
-var passedOn = []os.Signal{
-	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGWINCH,
-	syscall.SIGCONT, syscall.SIGTSTP,
+// ending are the signals that end the wait for the lock.
+var ending = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM,
 }
+
+// passedOn are the signals that lockctl passes on to the command.
+var passedOn = append(ending[:len(ending):len(ending)], syscall.SIGWINCH, syscall.SIGCONT, syscall.SIGTSTP)
 
 // alone makes the command run in a process group of its own.
 func alone(cmd *exec.Cmd) {
@@ -26,14 +28,6 @@ func pass(cmd *exec.Cmd, s os.Signal) {
 	if n, ok := s.(syscall.Signal); ok {
 		_ = syscall.Kill(-cmd.Process.Pid, n) // an error means that the command has ended
 	}
-}
-
-// status returns the exit code of a command, as a shell does.
-func status(state *os.ProcessState) int {
-	if w, ok := state.Sys().(syscall.WaitStatus); ok && w.Signaled() {
-		return exitSignalBase + int(w.Signal())
-	}
-	return state.ExitCode()
 }
 
 func number(s os.Signal) int {

@@ -150,3 +150,24 @@ func TestRun_SignalWhileItWaits(t *testing.T) {
 	require.NoError(t, held.Unlock(t.Context()))
 	require.NoFileExists(t, file)
 }
+
+// TestRun_WaitsOn shows that signals which do not end a program do not end the wait either: those of a window that gets another size,
+// and of a program that is stopped and goes on.
+func TestRun_WaitsOn(t *testing.T) {
+	t.Parallel()
+	url := redistest.Server(t).URL()
+	c, err := lockrt.Open(t.Context(), url, lockrt.Options{OpTimeout: patience})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	held, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	p := start(t, "lockctl", url, "", "run", "k", "--", "echo", "works")
+	until(t, "it waits", func() bool { l := listed(t, url, "k"); return l != nil && len(l.Waiters) == 1 })
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGWINCH))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTSTP))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+	require.NotNil(t, listed(t, url, "k"))
+	require.NoError(t, held.Unlock(t.Context()))
+	p.says(t, "works")
+	require.Zero(t, p.ended(t))
+}

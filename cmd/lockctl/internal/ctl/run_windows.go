@@ -6,7 +6,9 @@ import (
 	"syscall"
 )
 
-var passedOn = []os.Signal{os.Interrupt, syscall.SIGTERM}
+var ending = []os.Signal{os.Interrupt, syscall.SIGTERM}
+
+var passedOn = ending
 
 func alone(*exec.Cmd) {}
 
@@ -18,7 +20,21 @@ func pass(cmd *exec.Cmd, s os.Signal) {
 	}
 }
 
-func status(state *os.ProcessState) int { return state.ExitCode() }
+// A job does nothing: Windows has no process groups that a terminal stops.
+type job struct{ again chan struct{} }
+
+func newJob(*exec.Cmd, chan<- os.Signal) *job { return &job{} }
+
+func (*job) signal(cmd *exec.Cmd, s os.Signal) { pass(cmd, s) }
+func (*job) stopped(syscall.Signal)            {}
+func (*job) resume()                           {}
+func (*job) end()                              {}
+
+// wait waits for the end of the command and returns its exit code.
+func wait(cmd *exec.Cmd, _ chan<- syscall.Signal) int {
+	_ = cmd.Wait() // an exit code other than 0 is an error
+	return cmd.ProcessState.ExitCode()
+}
 
 func number(s os.Signal) int {
 	if s == os.Interrupt {
