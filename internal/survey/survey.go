@@ -111,18 +111,18 @@ func (w *World) Lock(key, kind string) *Lock {
 	return l
 }
 
-// Meet has no holder of w be gone whose process later, a survey after w, knows.
+// Meet has no holder of w be gone whose process later, a survey after w, does not find gone.
 func (w *World) Meet(later *World) {
 	for _, l := range w.Locks {
 		for i, h := range l.Holders {
-			l.Holders[i].Gone = h.Gone && !later.knows(h.Process)
+			l.Holders[i].Gone = h.Gone && later.gone(h.Process)
 		}
 	}
 }
 
-// knows reports whether a process listens, as far as the survey has learned.
-func (w *World) knows(process string) bool {
-	return w.spoken[process] || slices.Contains(w.Silent, process)
+// gone reports whether a process listens on no server. A process may listen on a server that does not answer.
+func (w *World) gone(process string) bool {
+	return !w.spoken[process] && !slices.Contains(w.Silent, process) && len(w.Mute) == 0
 }
 
 // Sorted returns the locks whose keys match a pattern: those held longest first, those without a known holder last.
@@ -230,7 +230,11 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 	}
 	slices.Sort(unheld)
 	w.countPermits(ctx, c.Redis(), asking/6)
-	return w, w.Read(ctx, c, slices.Compact(unheld))
+	patience := time.Duration(0)
+	if key == "" && len(mute) > 0 { // of one key, the caller wants to know that its server does not answer
+		patience = asking / 12
+	}
+	return w, w.read(ctx, c, slices.Compact(unheld), patience)
 }
 
 // Add adds the report of one process.
@@ -268,7 +272,22 @@ const MostFields = 64
 
 // Read adds the holders of the keys, as Redis has them. They replace those that processes named a moment before.
 func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error {
+	return w.read(ctx, c, keys, 0)
+}
+
+// read is Read. With a patience, it leaves out the keys of which no server says anything for so long.
+func (w *World) read(ctx context.Context, c *lockrt.Client, keys []string, patience time.Duration) error {
 	rc := c.Redis()
+	within := func() (context.Context, context.CancelFunc) {
+		if patience > 0 {
+			return context.WithTimeout(ctx, patience)
+		}
+		return context.WithCancel(ctx)
+	}
+	mute := func(err error) bool {
+		_, said := rueidis.IsRedisErr(err)
+		return err != nil && !said && patience > 0 && ctx.Err() == nil
+	}
 	known := map[string]Who{}
 	for some := range slices.Chunk(keys, 500) {
 		var sizes, contents rueidis.Commands // each in one round trip
@@ -280,11 +299,16 @@ func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error
 			left int64
 		}
 		var locks []lock // of which contents asks for the fields
-		replies := rc.DoMulti(ctx, sizes...)
+		bounded, done := within()
+		replies := rc.DoMulti(bounded, sizes...)
+		done()
 		for i, key := range some {
 			n, err := replies[2*i].AsInt64()
 			if said, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(said.Error(), "WRONGTYPE") {
 				continue // a counter has no owner
+			}
+			if mute(err) {
+				continue
 			}
 			if err != nil {
 				return err
@@ -293,27 +317,39 @@ func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error
 				continue
 			}
 			left, err := replies[2*i+1].AsInt64()
+			if mute(err) {
+				continue
+			}
 			if err != nil {
 				return err
 			}
 			locks, contents = append(locks, lock{key, left}), append(contents, rc.B().Hgetall().Key(key).Build())
 		}
-		for i, reply := range rc.DoMulti(ctx, contents...) {
+		bounded, done = within()
+		filled := rc.DoMulti(bounded, contents...)
+		done()
+		bounded, done = within() // for the names of all their holders
+		for i, reply := range filled {
 			fields, err := reply.AsStrMap()
-			if err != nil {
-				return err
+			if mute(err) {
+				continue
 			}
-			if err := w.hold(ctx, c, known, locks[i].key, fields, locks[i].left); err != nil {
+			if err == nil {
+				err = w.hold(ctx, bounded, c, known, locks[i].key, fields, locks[i].left)
+			}
+			if err != nil {
+				done()
 				return err
 			}
 		}
+		done()
 	}
 	return nil
 }
 
 // hold has the fields of a key in Redis be its holders. The report of a process about its own hold
-// stays.
-func (w *World) hold(ctx context.Context, c *lockrt.Client, known map[string]Who, key string, fields map[string]string, left int64) error {
+// stays. naming bounds the time for the names of processes.
+func (w *World) hold(ctx, naming context.Context, c *lockrt.Client, known map[string]Who, key string, fields map[string]string, left int64) error {
 	var named, holders []Holder
 	if l := w.Locks[key]; l != nil {
 		named = l.Holders
@@ -335,10 +371,10 @@ func (w *World) hold(ctx context.Context, c *lockrt.Client, known map[string]Who
 		}
 		if !h.Java {
 			var err error
-			if h.Who, err = whoWas(ctx, c, known, h.Process); err != nil {
+			if h.Who, err = whoWas(naming, c, known, h.Process); err != nil && ctx.Err() != nil {
 				return err
 			}
-			h.Gone = !w.knows(h.Process)
+			h.Gone = w.gone(h.Process)
 		}
 		holders = append(holders, h)
 	}
@@ -378,10 +414,7 @@ func whoWas(ctx context.Context, c *lockrt.Client, known map[string]Who, id stri
 		return who, nil
 	}
 	p, _, err := c.ProcessOf(ctx, id)
-	if err != nil && ctx.Err() != nil {
-		return Who{}, err
-	}
 	p.ID = id // reading more may not be permitted
 	known[id] = whoOf(p)
-	return known[id], nil
+	return known[id], err
 }

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -152,4 +153,43 @@ func TestJavaChannels_WithoutTheAnswersOfSome(t *testing.T) {
 	}
 	require.Positive(t, unknown, "somebody may have a permit there")
 	require.Less(t, unknown, 20)
+}
+
+// TestTake_WithoutTheAnswersOfSome shows the locks of the servers that answer, and no process as gone that may listen on the other one.
+func TestTake_WithoutTheAnswersOfSome(t *testing.T) {
+	t.Parallel()
+	const java, process = "11111111-1111-4111-9111-111111111111", "11111111-1111-8111-9111-111111111111"
+	cluster := redistest.Cluster(t)
+	c, err := lockrt.Open(t.Context(), cluster.URL(), lockrt.Options{OpTimeout: 20 * time.Second})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	rc := c.Redis()
+	listens := cluster.Master("k")
+	i := 0
+	for cluster.Master(fmt.Sprint("m", i)).Addr() == listens.Addr() {
+		i++
+	}
+	lost := fmt.Sprint("m", i)
+	mute := cluster.Master(lost)
+	conn, release := listens.NewClient().Dedicate()
+	defer release()
+	for _, key := range []string{"k", lost} {
+		require.NoError(t, conn.Do(t.Context(), conn.B().Subscribe().Channel("redisson_lock__channel:{"+key+"}").Build()).Error())
+		require.NoError(t, rc.Do(t.Context(), rc.B().Hset().Key(key).FieldValue().FieldValue(java+":1", "1").FieldValue(process+":1", "1").Build()).Error())
+	}
+	mute.Stop()
+	defer mute.Cont()
+	w, err := Take(t.Context(), c, 3*time.Second, "")
+	require.NoError(t, err)
+	require.Equal(t, []string{mute.Addr()}, w.Mute)
+	require.NotNil(t, w.Locks["k"])
+	require.Len(t, w.Locks["k"].Holders, 2)
+	for _, h := range w.Locks["k"].Holders {
+		require.False(t, h.Gone)
+	}
+	require.Nil(t, w.Locks[lost])
+	bounded, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, err = Take(bounded, c, 3*time.Second, lost)
+	require.Error(t, err, "that nobody has it is not known")
 }

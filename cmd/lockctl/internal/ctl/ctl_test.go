@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -456,6 +457,56 @@ func TestList_ScanWithoutServer(t *testing.T) {
 	case <-time.After(patience):
 		require.Fail(t, "it does not end")
 	}
+}
+
+// TestList_ScanWithoutSome shows that a sweep lists what it has found while one server of a cluster does not answer, and names that server.
+func TestList_ScanWithoutSome(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t)
+	rc := cluster.NewClient()
+	require.NoError(t, rc.Do(t.Context(), rc.B().Hset().Key("java").FieldValue().FieldValue("11111111-1111-4111-9111-111111111111:42", "1").Build()).Error())
+	mute := cluster.Master("java")
+	for i := 0; mute.Addr() == cluster.Master("java").Addr(); i++ {
+		mute = cluster.Master(fmt.Sprint(i))
+	}
+	url := cluster.URL()
+	until(t, "lockctl connects without it", func() bool {
+		mute.Stop()
+		defer mute.Cont()
+		s := ctl(t, url, "list", "-scan", "-timeout", "2s", "-json")
+		if s.code != exitOK {
+			t.Log(s.err)
+			return false
+		}
+		var l Listing
+		require.NoError(t, json.Unmarshal([]byte(s.out), &l))
+		require.Len(t, l.Locks, 1)
+		require.True(t, l.Partial, s.out)
+		require.Contains(t, l.Mute, mute.Addr())
+		return true
+	})
+}
+
+// TestList_ScanWithoutSurvey shows that a sweep lists what it has found when the server does not answer after it.
+func TestList_ScanWithoutSurvey(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	server.Do("HSET", "k", "11111111-1111-8111-9111-111111111111:42", "1")
+	proxy := redistest.Proxy(t, server.Addr())
+	var swept atomic.Bool
+	proxy.OnRequest(func(cmd []string) {
+		switch {
+		case strings.EqualFold(cmd[0], "SCAN"):
+			swept.Store(true)
+		case strings.EqualFold(cmd[0], "PUBSUB") && swept.Load():
+			proxy.Blackhole(redistest.Both)
+		}
+	})
+	s := ctl(t, proxy.URL(), "list", "-scan", "-timeout", "2s")
+	require.Zero(t, s.code, s.err)
+	require.Contains(t, s.out, "process 11111111-1111-8111-9111-111111111111")
+	require.NotContains(t, s.out, "gone")
+	require.Contains(t, s.err, "1 server did not answer")
 }
 
 // ignoreExit returns no error of a program that has ended with another exit code than 0.

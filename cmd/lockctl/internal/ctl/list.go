@@ -84,12 +84,16 @@ func (o *options) listing(ctx context.Context) (*Listing, error) {
 func (o *options) show(l *Listing) {
 	now := time.Now()
 	rows := [][]string{{"KEY", "KIND", "HELD", "LEFT", "HOLDER", "NAME", "WAITING"}}
+	nobody := "nobody"
+	if len(l.Mute) > 0 {
+		nobody = "?" // its server may be the one
+	}
 	for _, lock := range l.Locks {
 		waiting := "-"
 		if n := len(lock.Waiters); n > 0 {
 			waiting = itoa(n) + ", " + since(lock.Waiters[0].Since, now)
 		}
-		row := []string{lock.Key, lock.Kind, "-", "-", "nobody", "", waiting}
+		row := []string{lock.Key, lock.Kind, "-", "-", nobody, "", waiting}
 		if len(lock.Holders) > 0 {
 			h := lock.Holders[0]
 			who := h.String()
@@ -142,7 +146,10 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 		known[lock.Key] = true
 	}
 	w := survey.New()
+	w.Mute = l.Mute
+	swept, missed := false, error(nil) // whether a server has answered to the end, and the error of one that has not
 	began := time.Now()
+nodes:
 	for _, addr := range sortedKeys(o.rc.Nodes()) {
 		node := o.rc.Nodes()[addr]
 		if node == nil {
@@ -155,6 +162,9 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 			return err
 		})
 		switch {
+		case l.misses(ctx, addr, err):
+			missed = err
+			continue
 		case err != nil:
 			return err
 		case replica:
@@ -177,6 +187,10 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 				cursor = entry.Cursor
 				return w.Read(ctx, o.c, fresh)
 			})
+			if l.misses(ctx, addr, err) {
+				missed = err
+				continue nodes
+			}
 			if err != nil {
 				return err
 			}
@@ -199,6 +213,10 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 		if o.Colour {
 			fmt.Fprint(o.Stderr, "\r\x1b[K")
 		}
+		swept = true
+	}
+	if !swept && missed != nil {
+		return missed
 	}
 	l.Locks = append(l.Locks, w.Sorted("")...)
 	if len(w.Locks) == 0 {
@@ -207,11 +225,30 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 	// A process that has left out locks, or was started during the sweep, is not gone.
 	return o.inTime(ctx, func(ctx context.Context) error {
 		later, err := o.survey(ctx, "")
-		if err == nil {
-			w.Meet(later)
+		if _, said := rueidis.IsRedisErr(err); err != nil && said {
+			return err
 		}
-		return err
+		if err != nil { // nobody knows which processes are gone
+			later = &survey.World{Mute: sortedKeys(o.rc.Nodes())}
+		}
+		w.Meet(later)
+		l.Silent, l.Mute = union(l.Silent, later.Silent), union(l.Mute, later.Mute)
+		return nil
 	})
+}
+
+// misses reports whether a server has not answered a sweep, which err tells. The listing names the server, and is not whole.
+func (l *Listing) misses(ctx context.Context, addr string, err error) bool {
+	if _, said := rueidis.IsRedisErr(err); err == nil || said || ctx.Err() != nil {
+		return false
+	}
+	l.Mute, l.Partial = union(l.Mute, []string{addr}), true
+	return true
+}
+
+// union returns the elements of both, sorted.
+func union(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
 }
 
 // inTime calls f with the time limit of -timeout.
