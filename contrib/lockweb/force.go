@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/lockgen/lockgen/internal/survey"
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -107,7 +106,7 @@ func (p *Page) force(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		render(w, http.StatusOK, "ask", question{
 			ID: id, Token: p.forging.token(w, r), Kind: row.Kind, Who: row.Who, Name: row.Name, Key: row.Key,
-			Held: survey.Short(time.Duration(v.Now()-row.Since) * time.Millisecond),
+			Held: between(row.Since, v.Now()),
 		})
 		return
 	}

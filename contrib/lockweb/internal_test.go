@@ -93,3 +93,12 @@ func TestShow_Lingers(t *testing.T) {
 	require.Len(t, v.Held.ids, 1)
 	require.Contains(t, string(v.Held.html[v.Held.Rows[0]]), `<td class="n">lingers</td>`)
 }
+
+// The page names the servers that do not answer.
+func TestShow_MuteServers(t *testing.T) {
+	t.Parallel()
+	w := survey.New()
+	require.NotContains(t, sectionOf(new(Page).show(w), "summary"), "Servers that did not answer")
+	w.Mute = []string{"10.0.0.1:6379", "10.0.0.2:<b>"}
+	require.Contains(t, sectionOf(new(Page).show(w), "summary"), "may be missing: 10.0.0.1:6379, 10.0.0.2:&lt;b&gt;</p>")
+}

@@ -638,6 +638,20 @@ func TestForce_OfEveryKind(t *testing.T) {
 	}
 }
 
+// TestForce_OfAJavaProgram shows that the question does not invent how long a Java program has held its lock.
+func TestForce_OfAJavaProgram(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{OpTimeout: unhurried})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	javaHolds(t, server, "k")
+	v := &viewer{t: t, page: lockweb.Fleet(c).With(lockweb.WithForce(func(*http.Request) error { return nil }))}
+	id, _ := v.ask()
+	_, question := v.do(http.MethodGet, "?part=force&id="+id, "")
+	require.Contains(t, question, "<dt>Held for</dt><dd>?</dd>")
+}
+
 // TestForce_Refused shows that the page refuses to force a lock without permission, without the token, with another
 // viewer's token, from another site, or by GET.
 func TestForce_Refused(t *testing.T) {

@@ -15,6 +15,7 @@ type summary struct {
 	LossesKnown              bool
 	Longest                  string
 	Silent, Omitted          int
+	Mute                     []string // servers that did not answer
 }
 
 // A heatMap is how long calls waited, by names and minutes.
@@ -54,6 +55,9 @@ type lossView struct {
 func (p *Page) sections(world *survey.World, v *view) []section {
 	circles := circlesOf(world)
 	s := summary{Deadlocks: len(circles), Silent: len(world.Silent), Omitted: world.Omitted}
+	for _, addr := range world.Mute {
+		s.Mute = append(s.Mute, survey.Clean(addr))
+	}
 	s.Held, s.Waiting = len(v.Held.Rows)+v.Held.More, len(v.Waiting.Rows)+v.Waiting.More
 	if len(v.Held.Rows) > 0 && v.Held.Rows[0].Since > 0 {
 		s.Longest = survey.Short(time.Duration(v.Now()-v.Held.Rows[0].Since) * time.Millisecond)

@@ -223,15 +223,17 @@ func orLast(t *time.Time) int64 {
 	return t.UnixNano()
 }
 
+// between formats the time from one moment to another, both in milliseconds since 1970, the first of which may be
+// unknown.
+func between(from, to int64) string {
+	if from == 0 || to == 0 {
+		return "?"
+	}
+	return survey.Short(time.Duration(to-from) * time.Millisecond)
+}
+
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	// between formats the time from one moment to another, both in milliseconds since 1970, the first of which may be
-	// unknown.
-	"between": func(from, to int64) string {
-		if from == 0 || to == 0 {
-			return "?"
-		}
-		return survey.Short(time.Duration(to-from) * time.Millisecond)
-	},
+	"between": between,
 }).ParseFS(assets, "assets/*.html"))
 
 func htmlOf(name string, data any) template.HTML {
