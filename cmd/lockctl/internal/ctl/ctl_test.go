@@ -726,6 +726,20 @@ func TestDoctor(t *testing.T) {
 	golden(t, "doctor_json", string(text)+"\n")
 }
 
+// TestDoctor_StoppedReplica shows that doctor does not take a replica that has just stopped for one that confirms.
+func TestDoctor_StoppedReplica(t *testing.T) {
+	t.Parallel()
+	group := redistest.Sentinel(t)
+	replica := group.Replicas()[0]
+	url := group.Master().URL()
+	until(t, "all replicas have what the master has", func() bool { return strings.Contains(all(t, url, "doctor").out, "2 replicas, all confirmed") })
+	replica.Stop()
+	defer replica.Cont()
+	s := all(t, url, "doctor")
+	require.Equal(t, exitFound, s.code, s.out)
+	require.Contains(t, s.out, "replicas confirm within 500ms")
+}
+
 // TestDoctor_WithoutServer shows that doctor does not take a server that stops to answer for one that permits nothing.
 func TestDoctor_WithoutServer(t *testing.T) {
 	t.Parallel()

@@ -81,6 +81,7 @@ func TestRun_ExitCodes(t *testing.T) {
 		{[]string{"k", "--", "no-such-program"}, exitNotFound, ""},
 		{[]string{"k", "--", "/"}, exitCannotRun, ""},
 		{[]string{"-watchdog", "1ms", "k", "--", "true"}, exitUsage, ""},
+		{[]string{"-watchdog", "0", "k", "--", "true"}, exitUsage, ""},
 		{[]string{"-url", "redis://127.0.0.1:1", "k", "--", "true"}, exitNoRedis, ""},
 		{[]string{"k", "--", "sh", "-c", `exec 2>/dev/null; trap '' TERM; until "$LOCKCTL" force -yes k >&2; do :; done; while :; do sleep 0.05; done`}, exitLost, ""},
 	} {

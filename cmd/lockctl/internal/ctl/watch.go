@@ -13,7 +13,7 @@ import (
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
-// watch shows the list again each second, until q, a signal, or the end of its input.
+// watch shows the list again each second, until q or a signal.
 func watch(ctx context.Context, o *options) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
