@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -729,10 +730,18 @@ func TestDoctor(t *testing.T) {
 // TestDoctor_StoppedReplica shows that doctor does not take a replica that has just stopped for one that confirms.
 func TestDoctor_StoppedReplica(t *testing.T) {
 	t.Parallel()
-	group := redistest.Sentinel(t)
-	replica := group.Replicas()[0]
-	url := group.Master().URL()
-	until(t, "all replicas have what the master has", func() bool { return strings.Contains(all(t, url, "doctor").out, "2 replicas, all confirmed") })
+	server, replica := redistest.Server(t), redistest.Server(t)
+	url := server.URL()
+	host, port, err := net.SplitHostPort(server.Addr())
+	require.NoError(t, err)
+	require.NoError(t, replica.Do("REPLICAOF", host, port).Error())
+	until(t, "it confirms", func() bool { return strings.Contains(all(t, url, "doctor").out, "1 replica, all confirmed") })
+	until(t, "it has confirmed all", func() bool {
+		info, err := server.Do("INFO", "replication").ToString()
+		require.NoError(t, err)
+		of := regexp.MustCompile(`slave0:.*,offset=(\d+),.*\r\n(?s:.*)master_repl_offset:(\d+)`).FindStringSubmatch(info)
+		return of != nil && of[1] == of[2]
+	})
 	replica.Stop()
 	defer replica.Cont()
 	s := all(t, url, "doctor")
