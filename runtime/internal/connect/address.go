@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -24,6 +25,9 @@ const (
 // address reads the url text.
 func (o Options) address(text string) (address, error) {
 	option, err := rueidis.ParseURL(text)
+	if errors.As(err, new(*url.Error)) { // which has the URL in its text, with the password
+		return address{}, errors.New("the text is no URL; a password has to be percent-encoded")
+	}
 	if err != nil {
 		return address{}, err
 	}

@@ -49,6 +49,16 @@ func TestAddress(t *testing.T) {
 	}
 }
 
+// TestAddress_Password shows that the error about a URL does not have the password.
+func TestAddress_Password(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"redis://:s3cret@host:port", "redis://:s3cret%@host", "redis://:s3cret@host/abc"} {
+		_, err := Options{}.address(text)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+}
+
 func TestAddress_TLS(t *testing.T) {
 	t.Parallel()
 	o := options()

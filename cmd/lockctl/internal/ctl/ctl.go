@@ -2,12 +2,14 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -123,10 +125,7 @@ of run also 75 another holder has the lock, 76 the lock was lost, 126 and 127 as
 
 // Run runs the program. It returns the exit code.
 func Run(ctx context.Context, env Env) int {
-	o := &options{Env: env, url: env.Getenv("REDIS_URL")}
-	if o.url == "" {
-		o.url = "redis://localhost:6379"
-	}
+	o := &options{Env: env}
 	if len(env.Args) == 0 {
 		usage(env.Stderr)
 		return exitUsage
@@ -146,7 +145,8 @@ func Run(ctx context.Context, env Env) int {
 	v := verbs[i]
 	flags := flag.NewFlagSet("lockctl "+v.name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.StringVar(&o.url, "url", o.url, "the server, as lockrt.Open takes it")
+	// A default value would be printed by -h, with the password in it.
+	flags.StringVar(&o.url, "url", "", "the server, as lockrt.Open takes it; default $REDIS_URL, else redis://localhost:6379")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "how long to wait for answers")
 	flags.BoolVar(&o.json, "json", false, "print JSON")
 	if v.flags != nil {
@@ -162,6 +162,7 @@ func Run(ctx context.Context, env Env) int {
 		return o.fail(exitUsage, err)
 	}
 	o.args = flags.Args()
+	o.url = cmp.Or(o.url, env.Getenv("REDIS_URL"), "redis://localhost:6379")
 	switch {
 	case len(o.args) < v.least, v.most >= 0 && len(o.args) > v.most:
 		return o.fail(exitUsage, fmt.Errorf("it takes %s; lockctl %s -h says more", cmpText(v.args, "no arguments"), v.name))
@@ -190,7 +191,9 @@ func (o *options) fail(code int, err error) int {
 
 // open connects. The caller closes the client.
 func (o *options) open(ctx context.Context, opts lockrt.Options) error {
-	if _, err := rueidis.ParseURL(o.url); err != nil {
+	if _, err := rueidis.ParseURL(o.url); errors.As(err, new(*url.Error)) { // which has the URL in its text, with the password
+		return &usageError{"-url: it is no URL; a password has to be percent-encoded"}
+	} else if err != nil {
 		return &usageError{fmt.Sprintf("-url: %v", err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)

@@ -331,6 +331,8 @@ func TestBadInput(t *testing.T) {
 		{url, []string{"list", "-timeout", "-1s"}, exitUsage, "is no time"},
 		{url, []string{"list", "-scan", "-rate", "0"}, exitUsage, "-rate 0"},
 		{"http://x", []string{"list"}, exitUsage, "-url"},
+		{"redis://:s3cret@x:port", []string{"list"}, exitUsage, "-url"},
+		{"redis://:s3cret%@x", []string{"list"}, exitUsage, "-url"},
 		{"redis://127.0.0.1:1", []string{"list", "-timeout", "2s"}, exitNoRedis, "refused"},
 		{"redis://" + locked.Addr(), []string{"list"}, exitNoRedis, "NOAUTH"},
 		{url, []string{"show", "nothing"}, exitFound, "nobody holds nothing"},
@@ -350,10 +352,12 @@ func TestBadInput(t *testing.T) {
 		require.Equal(t, test.code, s.code, "%v: %s", test.args, s.err)
 		require.Contains(t, s.err, test.says, "%v", test.args)
 		require.NotContains(t, s.err, "goroutine ")
+		require.NotContains(t, s.err, "s3cret")
 		if test.args != nil {
 			require.Equal(t, 1, strings.Count(s.err, "\n"), s.err)
 		}
 	}
+	require.NotContains(t, ctl(t, "redis://:s3cret@x", "list", "-h").out, "s3cret")
 	help := ctl(t, url, "help")
 	require.Zero(t, help.code)
 	for _, v := range verbs {
