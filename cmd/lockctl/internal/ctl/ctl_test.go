@@ -630,6 +630,12 @@ func TestForce_FromSeveral(t *testing.T) {
 	n, err := c.PermitSemaphore("jobs", 0).Available(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 5, n)
+
+	_, err = c.PermitSemaphore("fixed", 1).Acquire(t.Context(), lockrt.WithLease(time.Hour))
+	require.NoError(t, err)
+	s = all(t, server.URL(), "force", "-yes", "fixed")
+	require.Zero(t, s.code, s.err)
+	require.Contains(t, s.out, "learns it when it renews the permit or releases it.", "nothing renews a lease of a fixed length")
 	until(t, "the holder of the permit has renewed", func() bool { return permit.Err() != nil })
 }
 

@@ -75,7 +75,7 @@ func force(ctx context.Context, o *options) int {
 			case h.Java:
 				fmt.Fprintf(o.Stdout, "%s was told nothing: a Java program learns it when it unlocks.\n", clean(h.String()))
 			case from.Kind == string(lockrt.KindPermit):
-				fmt.Fprintf(o.Stdout, "%s learns it when it renews the permit, within a third of its watchdog time.\n", clean(h.String()))
+				fmt.Fprintf(o.Stdout, "%s learns it when it renews the permit or releases it.\n", clean(h.String()))
 			case h.Gone:
 				fmt.Fprintf(o.Stdout, "%s is gone, so it was told nothing.\n", clean(h.String()))
 			case slices.Contains(silent, h.Process):
