@@ -232,7 +232,7 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 	w.countPermits(ctx, c.Redis(), asking/6)
 	patience := time.Duration(0)
 	if key == "" && len(mute) > 0 { // of one key, the caller wants to know that its server does not answer
-		patience = asking / 12
+		patience = asking / 8
 	}
 	return w, w.read(ctx, c, slices.Compact(unheld), patience)
 }
