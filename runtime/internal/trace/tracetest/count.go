@@ -39,7 +39,7 @@ func CountEvents(script string, keys, args []string, answer string, calls [][]st
 			said.Reply = kept(calls, said.Request)
 		}
 		said.Found = said.Request.Process != "" && !slices.ContainsFunc(calls, func(call []string) bool {
-			return !strings.EqualFold(call[0], "zscore") && !strings.EqualFold(call[0], "zrangebyscore")
+			return !slices.Contains([]string{"zscore", "zrangebyscore", "pttl"}, strings.ToLower(call[0]))
 		})
 		of, all = append(of, key), append(all, said)
 	}
