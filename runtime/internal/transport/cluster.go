@@ -25,17 +25,24 @@ type cluster struct {
 
 	mu     sync.Mutex // guards the rest
 	owners *owners
-	fresh  map[string]bool // new masters; true while rueidis is asked whether it knows one
-	asking chan struct{}   // closed when the question under way is answered, or late; nil without one
-	asked  time.Time       // when the last one was
-	pause  time.Duration   // after it
-	latest uint64          // the number of the last question
-	known  uint64          // the number of the question whose answer is in owners
-	silent bool            // it was logged that the question is not permitted
+	said   map[uint16]redirection // of slots whose owner a server has named since the last answer; they are in owners, too
+	fresh  map[string]bool        // new masters; true while rueidis is asked whether it knows one
+	asking chan struct{}          // closed when the question under way is answered, or late; nil without one
+	asked  time.Time              // when the last one was
+	pause  time.Duration          // after it
+	latest uint64                 // the number of the last question
+	known  uint64                 // the number of the question whose answer is in owners
+	silent bool                   // it was logged that the question is not permitted
+}
+
+// A redirection is the word of a server that another one has a slot.
+type redirection struct {
+	from   string // the owner before, of which the leases are not confirmed yet
+	latest uint64 // the number of the last question when it came: answers up to this one may be older
 }
 
 func newCluster(l *link) *cluster {
-	return &cluster{link: l, owners: newOwners(), fresh: map[string]bool{}}
+	return &cluster{link: l, owners: newOwners(), said: map[uint16]redirection{}, fresh: map[string]bool{}}
 }
 
 // nodeOf returns the address of the server that has the slot of a key or a channel, as far as is known; nothing if there is no cluster.
@@ -60,10 +67,15 @@ func (cl *cluster) present() *owners {
 	return cl.owners
 }
 
-// note makes addr the owner of a slot.
+// note makes addr the owner of a slot, as a server says. The next answer to [cluster.ask] has the leases there confirmed.
 func (cl *cluster) note(slot uint16, addr string) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
+	from := cl.owners.addr(slot)
+	if before, known := cl.said[slot]; known {
+		from = before.from
+	}
+	cl.said[slot] = redirection{from, cl.latest}
 	cl.owners.of[slot] = cl.owners.place(addr)
 }
 
@@ -112,7 +124,7 @@ func (cl *cluster) count(number uint64, counted chan struct{}) {
 	switch {
 	case voted != nil && number > cl.known: // no later question has an answer
 		cl.silent, cl.known = false, number
-		if moved = cl.learn(voted); moved != nil {
+		if moved = cl.learn(number, voted); moved != nil {
 			cl.pause = askPause
 		}
 	case err != nil && number > cl.known && !cl.silent:
@@ -127,13 +139,29 @@ func (cl *cluster) count(number uint64, counted chan struct{}) {
 	}
 }
 
-// learn replaces the known owners of slots. It returns the slots that had another owner before, or nil. The caller holds cl.mu.
-func (cl *cluster) learn(now *owners) (moved *[protocol.Slots]bool) {
+// learn replaces the known owners of slots by those of the answer to a question. The owner of a slot stays if the answer names none, or if a server
+// has named this owner since the question. learn returns the slots that had another owner before, or nil. The caller holds cl.mu.
+func (cl *cluster) learn(number uint64, now *owners) (moved *[protocol.Slots]bool) {
 	before := cl.owners
 	cl.owners = now
 	for i := range protocol.Slots {
-		from, to := before.addr(uint16(i)), now.addr(uint16(i))
-		if from == to || from == "" || to == "" {
+		slot := uint16(i)
+		from := before.addr(slot)
+		if now.addr(slot) == "" {
+			now.of[i] = now.place(from)
+			continue
+		}
+		if said, known := cl.said[slot]; known {
+			if number > said.latest {
+				delete(cl.said, slot)
+			} else {
+				now.of[i] = now.place(from)
+				cl.said[slot] = redirection{from, said.latest}
+			}
+			from = said.from
+		}
+		to := now.addr(slot)
+		if from == to || from == "" {
 			continue
 		}
 		if moved == nil {

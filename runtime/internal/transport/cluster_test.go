@@ -73,3 +73,85 @@ func TestCluster_LearnsFromLateAnswers(t *testing.T) {
 	net.Unlisten()
 	u.wg.Wait()
 }
+
+// owning returns the owners of the slots of some keys.
+func owning(addrs map[string]string) *owners {
+	o := newOwners()
+	for key, addr := range addrs {
+		o.of[protocol.Slot(key)] = o.place(addr)
+	}
+	return o
+}
+
+// The word of a server that another one has a slot counts until the answer to a later question comes. The client takes the slot for one that has
+// moved, like one of which it learns by an answer.
+func TestCluster_LearnsFromARedirection(t *testing.T) {
+	t.Parallel()
+	cl := newCluster(nil)
+	learn := func(number uint64, addrs map[string]string) (moved []bool) {
+		slots := cl.learn(number, owning(addrs))
+		for _, key := range []string{"one", "two"} {
+			moved = append(moved, slots != nil && slots[protocol.Slot(key)])
+		}
+		return moved
+	}
+	require.Equal(t, []bool{false, false}, learn(1, map[string]string{"one": "a:1", "two": "a:1"}))
+	cl.latest = 2 // the question is under way
+	cl.note(protocol.Slot("one"), "b:1")
+	require.Equal(t, "b:1", cl.nodeOf("one"))
+	require.Equal(t, []bool{true, false}, learn(2, map[string]string{"one": "a:1", "two": "a:1"}), "it may be older")
+	require.Equal(t, "b:1", cl.nodeOf("one"))
+	require.Equal(t, []bool{false, false}, learn(3, map[string]string{"one": "b:1", "two": "a:1"}), "once")
+	require.Empty(t, cl.said)
+
+	cl.latest = 3
+	cl.note(protocol.Slot("two"), "c:1")
+	cl.note(protocol.Slot("two"), "b:1")
+	require.Equal(t, []bool{false, true}, learn(4, map[string]string{"one": "b:1", "two": "b:1"}))
+	cl.note(protocol.Slot("two"), "c:1")
+	require.Equal(t, []bool{false, false}, learn(5, map[string]string{"one": "b:1", "two": "b:1"}), "it was wrong, or is not true any more")
+	require.Equal(t, "b:1", cl.nodeOf("two"))
+}
+
+// A slot that has no owner for a while has moved when it has another one than before.
+func TestCluster_LearnsOfASlotThatHadNoOwner(t *testing.T) {
+	t.Parallel()
+	cl := newCluster(nil)
+	require.Nil(t, cl.learn(1, owning(map[string]string{"k": "a:1"})))
+	require.Nil(t, cl.learn(2, owning(nil)))
+	require.Equal(t, "a:1", cl.nodeOf("k"))
+	moved := cl.learn(3, owning(map[string]string{"k": "b:1"}))
+	require.NotNil(t, moved)
+	require.True(t, moved[protocol.Slot("k")])
+}
+
+// A request that replicas have to confirm learns from a redirection that its slot has moved: the leases there are confirmed.
+func TestCluster_ConfirmsLeasesAfterARedirection(t *testing.T) {
+	t.Parallel()
+	servers := redistest.SharedCluster(t)
+	key := redistest.Key(t, "k")
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	stopped := make(chan struct{})
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensSharded), protocol.PublishSharded, time.Minute, 30*time.Second)
+	net := New(Config{
+		Client: servers.NewClient(), UUID: process.UUID, User: u, Channels: ShardedChannels, Replicas: 1,
+		Stopped: stopped, OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	net.load(0)
+	u.wg.Wait() // it asks, too
+	right := net.cluster.nodeOf(key)
+	for _, addr := range net.cluster.present().addrs[1:] {
+		if addr != right {
+			net.cluster.owners.of[protocol.Slot(key)] = net.cluster.owners.place(addr)
+		}
+	}
+	require.NotEqual(t, right, net.cluster.nodeOf(key))
+	require.NoError(t, net.RunGrant(process.Leader(key), func(int64) bool { return false }).Err())
+	some := <-u.rechecks
+	require.True(t, some(key))
+	require.Equal(t, right, net.cluster.nodeOf(key))
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
+}

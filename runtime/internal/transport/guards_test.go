@@ -45,7 +45,8 @@ func TestGuards_FollowEachSlot(t *testing.T) {
 		}
 		cl.mu.Lock()
 		defer cl.mu.Unlock()
-		cl.learn(now)
+		cl.latest++
+		cl.learn(cl.latest, now)
 	}
 	owned(map[string]string{"one": "a:1", "two": "a:1"})
 	g.holds("one")
