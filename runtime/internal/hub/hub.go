@@ -21,7 +21,8 @@ import (
 )
 
 // A Conn is a connection that can subscribe. Subscribe and Unsubscribe return when the server has confirmed. Subscribe
-// returns the channels that this server does not have, or refuses: those with [ErrRefused]. Close makes both return.
+// returns the channels that this server does not have, together with those that it refuses. If it refuses all that it returns, the error is
+// [ErrRefused]. Close makes both return.
 type Conn interface {
 	Subscribe(channels []string) (elsewhere []string, err error)
 	Unsubscribe(channels []string) error
@@ -42,7 +43,7 @@ type Sink interface {
 }
 
 // ErrRefused is the error of a [Conn] whose server refuses to subscribe some of the channels over a connection that is well, which the Conn
-// returns, or all, if it returns none. The hub tries again over the same connection.
+// returns, or all, if it returns none. The hub tries again over the same connection, and does not ask which server has them.
 var ErrRefused = errors.New("refused")
 
 // An Event is an event of a listener.

@@ -193,7 +193,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 			case errors.Is(err, ErrRefused) && len(elsewhere) > 0:
 				l.failed(err)
 				worked = worked || len(elsewhere) < len(add)
-				l.subscribed(add, elsewhere)
+				l.subscribed(add, elsewhere, false)
 			case errors.Is(err, ErrRefused):
 				l.failed(err)
 				refused = true
@@ -202,11 +202,11 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 				return worked
 			default:
 				worked = true
-				l.works()
-				l.subscribed(add, elsewhere)
 				if len(elsewhere) == 0 {
+					l.works()
 					refusals = 0
 				}
+				l.subscribed(add, elsewhere, true)
 			}
 			if refusals > 0 { // at once for the first time, as they may have just moved
 				recheck = min(recheck, h.backoff(refusals))
@@ -299,8 +299,9 @@ func (l *lane) difference() (add, drop []string, recheck time.Duration) {
 	return add, drop, recheck
 }
 
-// subscribed records that the server confirmed names, except those that are elsewhere, and notifies the listeners.
-func (l *lane) subscribed(names, elsewhere []string) {
+// subscribed records that the server confirmed names, except those that are elsewhere, and notifies the listeners. moved says that another server may
+// have those; else this one refuses them.
+func (l *lane) subscribed(names, elsewhere []string, moved bool) {
 	type event struct {
 		to   *Listener
 		what Event
@@ -314,8 +315,9 @@ func (l *lane) subscribed(names, elsewhere []string) {
 			continue
 		}
 		if ch.now() == ended || slices.Contains(elsewhere, name) {
+			l.moved = l.moved || moved || ch.now() == ended
 			ch.to(ended)
-			ch.again, l.moved = true, true
+			ch.again = true
 			continue
 		}
 		ch.to(telling)

@@ -17,7 +17,8 @@ type servers struct {
 	has    map[string]string // which server has which channel
 	known  map[string]string // as far as the hub knows
 	down   map[string]bool
-	asked  int // times that the hub asked which server has what
+	denied string // a channel that no server permits
+	asked  int    // times that the hub asked which server has what
 	sinks  map[string]Sink
 	breaks map[string]chan error
 	log    []string
@@ -75,6 +76,9 @@ func (c serverConn) Subscribe(channels []string) (elsewhere []string, err error)
 			continue
 		}
 		c.s.log = append(c.s.log, c.name+" sub "+channel)
+	}
+	if len(elsewhere) == 0 && slices.Contains(channels, c.s.denied) {
+		return []string{c.s.denied}, ErrRefused
 	}
 	return elsewhere, nil
 }
@@ -146,6 +150,33 @@ func TestHub_ADroppedChannelIsSubscribedWhereItIsNow(t *testing.T) {
 		require.Equal(t, []string{"b sub x"}, append(sent, s.sent()...))
 		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, x.heard())
 		require.Equal(t, []Event{{Subscribed: true}}, z.heard(), "the others stay where they are")
+	})
+}
+
+// The hub tries again to subscribe a channel that a server refuses, and does not ask each time which server has it: other channels would wait for
+// the answer.
+func TestHub_ARefusedChannelHasNotMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newServers()
+		defer h.Close()
+		s.denied = "z"
+		var x, z ear
+		<-h.Listen("x", x.hear).Ready()
+		h.Listen("z", z.hear)
+		time.Sleep(time.Second) // in a bubble
+		require.Greater(t, len(s.sent()), 5)
+		require.Zero(t, s.asks())
+
+		s.place("x", "b")
+		s.sinks["a"].Dropped("x")
+		synctest.Wait()
+		require.Equal(t, 1, s.asks())
+		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, x.heard())
+		s.mu.Lock()
+		s.denied = ""
+		s.mu.Unlock()
+		time.Sleep(time.Second)
+		require.Equal(t, []Event{{Subscribed: true, Again: true}}, z.heard())
 	})
 }
 

@@ -141,7 +141,8 @@ type clusterSubscriber struct {
 // Subscribe sends one command for each sharded channel: they may be in different slots, and rueidis miscounts what is
 // confirmed if the server ends another subscription meanwhile. And it asks for a key in the same slot after each: a replica
 // would say no to that, but subscribes to what it hears and the master does not count. A channel for which a permission is missing does not keep
-// the others from being subscribed.
+// the others from being subscribed. If some channels are elsewhere, the others are
+// refused at the next try.
 func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err error) {
 	var commands []rueidis.Completed
 	var names []string
@@ -160,6 +161,7 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 			add(name, true, s.conn.B().Pttl().Key(protocol.HashTag(name)).Build())
 		}
 	}
+	var refused []string
 	for i, reply := range s.conn.DoMulti(context.Background(), commands...) {
 		failed := reply.Error()
 		if failed == nil {
@@ -178,13 +180,16 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 			elsewhere = append(elsewhere, names[i])
 		case ok && asks[i]: // it may not be asked for, or is on its way to another server
 		case ok && denied(said.Error()):
-			elsewhere = append(elsewhere, names[i])
+			refused = append(refused, names[i])
 			err = fmt.Errorf("%w: %w", hub.ErrRefused, failed)
 		default:
 			return nil, failed
 		}
 	}
-	return elsewhere, err
+	if len(elsewhere) > 0 {
+		return append(elsewhere, refused...), nil
+	}
+	return refused, err
 }
 
 // Unsubscribe ends subscriptions. A server that does not have the slot of a channel any more refuses that: it has ended the subscription itself.

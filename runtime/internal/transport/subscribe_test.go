@@ -85,6 +85,36 @@ func TestClusterSubscriber_GoesOnWithoutAPermission(t *testing.T) {
 	u.wg.Wait()
 }
 
+// A connection says of some channels that they are elsewhere, and only at the next try that it refuses others.
+func TestClusterSubscriber_SaysFirstWhatIsElsewhere(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Cluster(t)
+	for _, s := range servers.Nodes() {
+		require.NoError(t, s.Do("ACL", "SETUSER", "limited", "on", ">secret", "+@all", "~*", "&o*").Error())
+	}
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	stopped := make(chan struct{})
+	rc := servers.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "limited", "secret" })
+	net := New(Config{
+		Client: rc, UUID: protocol.NewUUID(protocol.ListensSharded), User: u, Channels: ShardedChannels, Stopped: stopped,
+		OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
+	})
+	conn, _, err := net.cluster.subscriber(servers.Master("two").Addr(), quitter{make(chan string, 10)})
+	require.NoError(t, err)
+	require.NotSame(t, servers.Master("one"), servers.Master("two"))
+	elsewhere, err := conn.Subscribe([]string{"two", "one"})
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"one", "one", "two"}, elsewhere)
+	refused, err := conn.Subscribe([]string{"two"})
+	require.ErrorIs(t, err, hub.ErrRefused)
+	require.Equal(t, []string{"two"}, refused)
+	conn.Close()
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
+}
+
 // lines are those of a log.
 type lines chan<- string
 
