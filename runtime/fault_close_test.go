@@ -193,6 +193,22 @@ func TestFault_ClosedClientUnlocksInSpiteOfALostReply(t *testing.T) {
 	gone(t, server, key)
 }
 
+// A client of a cluster, which Open made, takes the end of its connections by Close for no failover, of which it would wait for the end.
+func TestFault_ClosedClientOfAClusterWaitsForNoFailover(t *testing.T) {
+	t.Parallel()
+	c, err := lockrt.Open(t.Context(), redistest.SharedCluster(t).URL(), lockrt.Options{OpTimeout: time.Hour})
+	require.NoError(t, err)
+	lease, err := c.Mutex(redistest.Key(t, "k")).Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.Eventually(t, func() bool { // rueidis ends the connections in the background
+		_, err = lease.TTL(patient(t))
+		return err != nil
+	}, time.Minute, time.Millisecond)
+	require.ErrorIs(t, err, lockrt.ErrClosed)
+	require.ErrorIs(t, lease.Unlock(t.Context()), rueidis.ErrClosing)
+}
+
 func TestFault_ClosedTwiceAndUsedAfter(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})

@@ -102,6 +102,7 @@ func (c *Client) Close() error {
 		}
 		if c.conn.Owned {
 			c.disconnected.Store(true)
+			c.Net.Over()
 			c.RC.Close()
 		}
 	}()

@@ -27,6 +27,7 @@ type link struct {
 	partly  sync.Map     // by address: the servers with some of the scripts, each a portion
 	spoke   atomic.Int64 // when the server answered last, a monotonic.Time
 	closing atomic.Int64 // since when requests fail because their connection is closed, a monotonic.Time; 0 if they do not
+	over    atomic.Bool  // the client of rueidis is closed for good
 	pace    pace
 	traffic traffic
 }

@@ -282,9 +282,10 @@ func (l *link) unloaded(addr string, err error) bool {
 }
 
 // failedOver reports whether err, of a request, may be that of a connection that rueidis has closed because there is another
-// master, or because a server has left the cluster. It is not for long: then the client was closed by the program that made it.
+// master, or because a server has left the cluster. It is not after [Transport.Over], and not for long: then the client was closed by the program
+// that made it.
 func (l *link) failedOver(err error) bool {
-	if l.rc.Mode() == rueidis.ClientModeStandalone || !errors.Is(err, rueidis.ErrClosing) {
+	if l.rc.Mode() == rueidis.ClientModeStandalone || !errors.Is(err, rueidis.ErrClosing) || l.over.Load() {
 		return false
 	}
 	at := int64(monotonic.Now())

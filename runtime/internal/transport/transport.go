@@ -118,6 +118,10 @@ func (t *Transport) Quit() {
 	closing.Wait()
 }
 
+// Over records that the client of rueidis is closed for good, or about to be: a request that fails for that reason fails no longer because of a
+// failover.
+func (t *Transport) Over() { t.over.Store(true) }
+
 // Unlisten ends all subscriptions.
 func (t *Transport) Unlisten() { t.hub.Close() }
 
