@@ -67,10 +67,23 @@ type pendings struct {
 	of map[string]*pending
 }
 
-// to returns the requests of a server. It keeps nothing for other servers without requests when there is a new one: servers come and go.
-func (p *pendings) to(server string) *pending {
+// begin is [pending.begin] for a request to a server.
+func (p *pendings) begin(server string, patience time.Duration) (answered func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.to(server).begin(patience)
+}
+
+// note records a request to a server.
+func (p *pendings) note(server string) (answered func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.to(server).note()
+}
+
+// to returns the requests of a server, for a caller that holds p.mu until it has recorded one. It keeps nothing for other servers without requests
+// when there is a new one: servers come and go.
+func (p *pendings) to(server string) *pending {
 	if p.of[server] == nil {
 		if p.of == nil {
 			p.of = map[string]*pending{}

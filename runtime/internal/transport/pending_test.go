@@ -2,6 +2,7 @@ package transport
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,14 +39,44 @@ func TestPending(t *testing.T) {
 func TestPendings_OfServersThatHaveGone(t *testing.T) {
 	t.Parallel()
 	var p pendings
-	waits := p.to("waits")
-	answered := waits.note()
+	answered := p.note("waits")
+	waits := p.of["waits"]
 	for i := range 100 {
-		p.to(fmt.Sprint("server ", i)).note()()
+		p.note(fmt.Sprint("server ", i))()
 	}
 	require.Len(t, p.of, 2)
-	require.Same(t, waits, p.to("waits"))
+	require.Same(t, waits, p.of["waits"])
 	answered()
-	p.to("another")
+	p.note("another")
 	require.Len(t, p.of, 1)
+}
+
+// A request is among those of its server also if a request to another server, of which nothing is known yet, is sent at the same time.
+func TestPendings_OfServersThatCome(t *testing.T) {
+	t.Parallel()
+	var p pendings
+	over := make(chan struct{})
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer close(over)
+	others.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-over:
+				return
+			default:
+				p.note(fmt.Sprint("server ", i))()
+			}
+		}
+	})
+	for range 20_000 {
+		answered, ok := p.begin("one", time.Hour)
+		require.True(t, ok)
+		p.mu.Lock()
+		one := p.of["one"]
+		p.mu.Unlock()
+		require.NotNil(t, one)
+		require.False(t, one.none())
+		answered()
+	}
 }

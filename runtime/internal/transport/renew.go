@@ -201,13 +201,13 @@ func (t *Transport) runTracked(cmd protocol.Command, patience time.Duration) rue
 // runSoon sends commands whose keys one server has, in one round trip, and does not wait until a mute connection is given up: if such a
 // request has had no answer for longer than patience, they go over another connection.
 func (t *Transport) runSoon(patience time.Duration, cmds ...protocol.Command) []rueidis.RedisResult {
-	pending := t.renewals.to(t.server(cmds[0]))
-	answered, ok := pending.begin(patience)
+	server := t.server(cmds[0])
+	answered, ok := t.renewals.begin(server, patience)
 	if !ok {
 		if replies, ok := t.spares.runAll(cmds); ok {
 			return replies
 		}
-		answered = pending.note()
+		answered = t.renewals.note(server)
 	}
 	defer answered()
 	if t.cluster == nil {
