@@ -139,7 +139,7 @@ func (cl *cluster) heed(slot uint16, err error) bool {
 	addr, moved := said.IsMoved()
 	if moved {
 		cl.note(slot, addr)
-		cl.link.cfg.User.Go(cl.ask) // what else has moved
+		cl.link.cfg.User.Go(cl.ask) // other slots may have moved, too
 	}
 	return moved
 }
