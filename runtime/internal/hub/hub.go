@@ -93,6 +93,7 @@ type channel struct {
 	state     atomic.Int32 // a state; changed with Hub.mu
 	early     []string     // messages that came while the state was one in which they wait
 	again     bool         // it was subscribed before, or a try to do so failed
+	partly    bool         // it is off, and the server that refuses it may have subscribed it in one of two ways
 	idle      time.Time    // when the last listener left
 	missed    bool         // a message came since then
 	messages  uint64       // how many came
@@ -193,10 +194,11 @@ func (h *Hub) assign(name string, ch *channel) {
 		return
 	} else if from != nil {
 		delete(from.channels, name)
-		if ch.now() != off { // or it is about to be subscribed there
+		if ch.now() != off || ch.partly { // or it is about to be subscribed there
 			from.leaving = append(from.leaving, name)
 			from.wake()
 		}
+		ch.partly = false
 		if ch.subscribed() {
 			ch.to(off)
 		}

@@ -86,7 +86,7 @@ func (l *lane) unsubscribed() {
 	l.leaving = nil
 	for _, ch := range l.channels {
 		ch.to(off)
-		ch.again, ch.early = true, nil
+		ch.again, ch.partly, ch.early = true, false, nil
 	}
 }
 
@@ -288,7 +288,7 @@ func (l *lane) difference() (add, drop []string, recheck time.Duration) {
 		case ch.subscribed() && time.Since(ch.idle) < h.cfg.Linger:
 			recheck = min(recheck, h.cfg.Linger-time.Since(ch.idle))
 		default: // from here on a new listener subscribes anew; the commands are sent in order
-			if ch.subscribed() {
+			if ch.subscribed() || ch.partly {
 				ch.to(off)
 				drop = append(drop, name)
 			}
@@ -317,10 +317,11 @@ func (l *lane) subscribed(names, elsewhere []string, moved bool) {
 		if ch.now() == ended || slices.Contains(elsewhere, name) {
 			l.moved = l.moved || moved || ch.now() == ended
 			ch.to(ended)
-			ch.again = true
+			ch.again, ch.partly = true, ch.partly || !moved
 			continue
 		}
 		ch.to(telling)
+		ch.partly = false
 		for to := range ch.listeners {
 			select {
 			case <-to.ready:

@@ -192,7 +192,8 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 	return refused, err
 }
 
-// Unsubscribe ends subscriptions. A server that does not have the slot of a channel any more refuses that: it has ended the subscription itself.
+// Unsubscribe ends subscriptions. A server that does not have the slot of a channel any more refuses that: it has ended the subscription itself. Of
+// two kinds of channels, a client may be permitted to use only one.
 func (s clusterSubscriber) Unsubscribe(channels []string) error {
 	if err := readyToEnd(s.conn); err != nil {
 		return err
@@ -208,7 +209,8 @@ func (s clusterSubscriber) Unsubscribe(channels []string) error {
 		}
 	}
 	for _, reply := range s.conn.DoMulti(context.Background(), commands...) {
-		if err := reply.Error(); err != nil && !slotless(err) {
+		err := reply.Error()
+		if err != nil && !slotless(err) && !(s.cl.link.cfg.Channels == BothChannels && Denied(err)) {
 			return err
 		}
 	}

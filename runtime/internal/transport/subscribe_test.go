@@ -115,6 +115,48 @@ func TestClusterSubscriber_SaysFirstWhatIsElsewhere(t *testing.T) {
 	u.wg.Wait()
 }
 
+// A channel that the client may subscribe only as one of two kinds does not stay subscribed when nobody listens any more, nor does the connection end.
+func TestClusterSubscriber_EndsTheOtherKind(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Cluster(t)
+	for _, s := range servers.Nodes() {
+		require.NoError(t, s.Do("ACL", "SETUSER", "limited", "on", ">secret", "+@all", "-ssubscribe", "-sunsubscribe", "~*", "&*").Error())
+	}
+	uuid := protocol.NewUUID(protocol.ListensSharded)
+	own := protocol.ProcessChannel(uuid) // of one kind
+	server, name := servers.Master(own), "x"
+	for servers.Master(name) != server {
+		name += "x"
+	}
+	subscribed := func() bool {
+		names, err := server.Do("PUBSUB", "CHANNELS", name).AsStrSlice()
+		require.NoError(t, err)
+		return len(names) > 0
+	}
+	logged := make(chan string, 1000)
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	stopped := make(chan struct{})
+	rc := servers.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "limited", "secret" })
+	net := New(Config{
+		Client: rc, UUID: uuid, User: u, Channels: BothChannels, Stopped: stopped,
+		OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(lines(logged), nil)),
+	})
+	events := make(chan hub.Event, 100)
+	net.Listen(own, func(e hub.Event) { events <- e })
+	require.True(t, (<-events).Subscribed)
+	l := net.Listen(name, func(hub.Event) {})
+	require.Contains(t, <-logged, "NOPERM")
+	require.True(t, subscribed())
+	l.Close()
+	require.Eventually(t, func() bool { return !subscribed() }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, server.Do("PUBLISH", own, "a message").Error())
+	require.Equal(t, hub.Event{Payload: "a message"}, <-events)
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
+}
+
 // lines are those of a log.
 type lines chan<- string
 
