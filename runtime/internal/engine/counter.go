@@ -129,7 +129,8 @@ func (ct *Counter[T]) Widen(n int) {
 }
 
 // Join adds w to the end of the queue. A waiter that tries once is not put behind one that waits, and asks if all want the same: the last
-// refusal is older than the try. The first waiter that creates the semaphore asks, also behind a head that was refused: there may be no semaphore. The deputy of a head that polls has it ask, and gets the answer too.
+// refusal is older than the try. The first waiter that creates the semaphore asks, also behind a head that was refused: there may be no
+// semaphore. The deputy of a head that polls has it ask, and gets the answer too.
 func (ct *Counter[T]) Join(w *Waiter[T]) Entry {
 	ct.mu.Lock()
 	defer ct.mu.Unlock()

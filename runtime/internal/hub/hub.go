@@ -248,7 +248,7 @@ func (h *Hub) Heard(name string) (messages uint64, subscribed bool) {
 	return 0, false
 }
 
-// Close ends the listener. Its event function may still be running, but is not called again.
+// Close ends the listener. Its event function may still be running, or be called once more for an event that came before.
 func (l *Listener) Close() {
 	h := l.hub
 	h.mu.Lock()

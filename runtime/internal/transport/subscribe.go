@@ -141,8 +141,7 @@ type clusterSubscriber struct {
 // Subscribe sends one command for each sharded channel: they may be in different slots, and rueidis miscounts what is
 // confirmed if the server ends another subscription meanwhile. And it asks for a key in the same slot after each: a replica
 // would say no to that, but subscribes to what it hears and the master does not count. A channel for which a permission is missing does not keep
-// the others from being subscribed. If some channels are elsewhere, the others are
-// refused at the next try.
+// the others from being subscribed. While some channels are elsewhere, Subscribe returns those that are refused with them, without an error.
 func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err error) {
 	var commands []rueidis.Completed
 	var names []string
