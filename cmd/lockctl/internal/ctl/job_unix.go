@@ -69,7 +69,7 @@ func (j *job) stopped(s syscall.Signal) {
 	reads := s == syscall.SIGTTIN || s == syscall.SIGTTOU
 	switch {
 	case j.tty < 0 || s == syscall.SIGSTOP && j.state != inControl:
-		return // whoever has stopped it lets it go on
+		return // the program that has stopped it lets it go on
 	case reads:
 		j.state = wants
 		if g := j.group(); g == j.own || g == j.command {
