@@ -313,10 +313,8 @@ func TestMultiLock_FixedLeaseLastsForAll(t *testing.T) {
 func TestMultiLock_LengthensNoLeaseThatItEnters(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
-	waiting := make(chan struct{}, 10)
-	one := clientOf(t, server.URL(), lockrt.Options{Hooks: lockrt.Hooks{
-		Waiting: func(context.Context, lockrt.AcquireEvent) { waiting <- struct{}{} },
-	}})
+	hooks, waiting, _ := watch()
+	one := clientOf(t, server.URL(), lockrt.Options{Hooks: hooks})
 	other := clientOf(t, server.URL(), lockrt.Options{})
 	all, keys := mutexes(t, one, 3)
 	outer, err := one.Mutex(keys[0]).Lock(patient(t), lockrt.WithLease(20*time.Second))
@@ -332,7 +330,7 @@ func TestMultiLock_LengthensNoLeaseThatItEnters(t *testing.T) {
 		}
 		got <- lease
 	}()
-	<-waiting
+	receive(t, waiting, "the call to wait")
 	require.NoError(t, held.Unlock(patient(t)))
 	lease := <-got
 	require.NotNil(t, lease)

@@ -55,17 +55,7 @@ func TestClusterSubscriber_EndsWhileTheServerIsBusy(t *testing.T) {
 func TestClusterSubscriber_GoesOnWithoutAPermission(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Cluster(t)
-	for _, s := range servers.Nodes() {
-		require.NoError(t, s.Do("ACL", "SETUSER", "limited", "on", ">secret", "+@all", "~*", "&may*").Error())
-	}
-	rc := servers.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "limited", "secret" })
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
-	stopped := make(chan struct{})
-	logged := make(chan string, 1000)
-	net := New(Config{
-		Client: rc, UUID: protocol.NewUUID(protocol.ListensSharded), User: u, Channels: ShardedChannels, Stopped: stopped,
-		OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(lines(logged), nil)),
-	})
+	net, logged := limited(t, servers, ShardedChannels, protocol.NewUUID(protocol.ListensSharded), "~*", "&may*")
 	events := make(chan hub.Event, 1000)
 	net.Listen("may{tag}", func(e hub.Event) { events <- e })
 	require.True(t, (<-events).Subscribed)
@@ -79,26 +69,13 @@ func TestClusterSubscriber_GoesOnWithoutAPermission(t *testing.T) {
 		require.NoError(t, s.Do("ACL", "SETUSER", "limited", "allchannels").Error())
 	}
 	<-refused.Ready()
-	close(stopped)
-	net.Quit()
-	net.Unlisten()
-	u.wg.Wait()
 }
 
 // A connection says of some channels that they are elsewhere, and only at the next try that it refuses others.
 func TestClusterSubscriber_SaysFirstWhatIsElsewhere(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Cluster(t)
-	for _, s := range servers.Nodes() {
-		require.NoError(t, s.Do("ACL", "SETUSER", "limited", "on", ">secret", "+@all", "~*", "&o*").Error())
-	}
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
-	stopped := make(chan struct{})
-	rc := servers.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "limited", "secret" })
-	net := New(Config{
-		Client: rc, UUID: protocol.NewUUID(protocol.ListensSharded), User: u, Channels: ShardedChannels, Stopped: stopped,
-		OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
-	})
+	net, _ := limited(t, servers, ShardedChannels, protocol.NewUUID(protocol.ListensSharded), "~*", "&o*")
 	conn, _, err := net.cluster.subscriber(servers.Master("two").Addr(), quitter{make(chan string, 10)})
 	require.NoError(t, err)
 	require.NotSame(t, servers.Master("one"), servers.Master("two"))
@@ -109,19 +86,12 @@ func TestClusterSubscriber_SaysFirstWhatIsElsewhere(t *testing.T) {
 	require.ErrorIs(t, err, hub.ErrRefused)
 	require.Equal(t, []string{"two"}, refused)
 	conn.Close()
-	close(stopped)
-	net.Quit()
-	net.Unlisten()
-	u.wg.Wait()
 }
 
 // A channel that the client may subscribe only as one of two kinds does not stay subscribed when nobody listens any more, nor does the connection end.
 func TestClusterSubscriber_EndsTheOtherKind(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Cluster(t)
-	for _, s := range servers.Nodes() {
-		require.NoError(t, s.Do("ACL", "SETUSER", "limited", "on", ">secret", "+@all", "-ssubscribe", "-sunsubscribe", "~*", "&*").Error())
-	}
 	uuid := protocol.NewUUID(protocol.ListensSharded)
 	own := protocol.ProcessChannel(uuid) // of one kind
 	server, name := servers.Master(own), "x"
@@ -133,14 +103,7 @@ func TestClusterSubscriber_EndsTheOtherKind(t *testing.T) {
 		require.NoError(t, err)
 		return len(names) > 0
 	}
-	logged := make(chan string, 1000)
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
-	stopped := make(chan struct{})
-	rc := servers.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "limited", "secret" })
-	net := New(Config{
-		Client: rc, UUID: uuid, User: u, Channels: BothChannels, Stopped: stopped,
-		OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(lines(logged), nil)),
-	})
+	net, logged := limited(t, servers, BothChannels, uuid, "-ssubscribe", "-sunsubscribe", "~*", "&*")
 	events := make(chan hub.Event, 100)
 	net.Listen(own, func(e hub.Event) { events <- e })
 	require.True(t, (<-events).Subscribed)
@@ -151,10 +114,28 @@ func TestClusterSubscriber_EndsTheOtherKind(t *testing.T) {
 	require.Eventually(t, func() bool { return !subscribed() }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, server.Do("PUBLISH", own, "a message").Error())
 	require.Equal(t, hub.Event{Payload: "a message"}, <-events)
-	close(stopped)
-	net.Quit()
-	net.Unlisten()
-	u.wg.Wait()
+}
+
+// limited returns a transport of a user with some rights besides all commands, named "limited", and what it logs. It ends with the test.
+func limited(t *testing.T, servers *redistest.RedisCluster, channels Channels, uuid string, rights ...string) (*Transport, <-chan string) {
+	t.Helper()
+	for _, s := range servers.Nodes() {
+		require.NoError(t, s.Do(append([]string{"ACL", "SETUSER", "limited", "on", ">secret", "+@all"}, rights...)...).Error())
+	}
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	stopped, logged := make(chan struct{}), make(chan string, 1000)
+	net := New(Config{
+		Client: servers.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "limited", "secret" }),
+		UUID:   uuid, User: u, Channels: channels, Stopped: stopped, OpTimeout: 10 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(lines(logged), nil)),
+	})
+	t.Cleanup(func() {
+		close(stopped)
+		net.Quit()
+		net.Unlisten()
+		u.wg.Wait()
+	})
+	return net, logged
 }
 
 // lines are those of a log.

@@ -132,16 +132,23 @@ func TestRun_PassesSignalsOn(t *testing.T) {
 	require.Equal(t, 5, p.ended(t))
 }
 
+// holding returns the lease of "k" that another program holds.
+func holding(t *testing.T, url string) *lockrt.Lease {
+	t.Helper()
+	c, err := lockrt.Open(t.Context(), url, lockrt.Options{OpTimeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	held, err := c.Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	return held
+}
+
 // TestRun_SignalWhileItWaits shows that a signal ends the wait, and that no command starts after
 // it.
 func TestRun_SignalWhileItWaits(t *testing.T) {
 	t.Parallel()
 	url := redistest.Server(t).URL()
-	c, err := lockrt.Open(t.Context(), url, lockrt.Options{OpTimeout: patience})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
-	held, err := c.Mutex("k").Lock(t.Context())
-	require.NoError(t, err)
+	held := holding(t, url)
 	file := filepath.Join(t.TempDir(), "started")
 	p := start(t, "lockctl", url, "", "run", "k", "--", "touch", file)
 	until(t, "it waits", func() bool { l := listed(t, url, "k"); return l != nil && len(l.Waiters) == 1 })
@@ -157,11 +164,7 @@ func TestRun_SignalWhileItWaits(t *testing.T) {
 func TestRun_WaitsOn(t *testing.T) {
 	t.Parallel()
 	url := redistest.Server(t).URL()
-	c, err := lockrt.Open(t.Context(), url, lockrt.Options{OpTimeout: patience})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
-	held, err := c.Mutex("k").Lock(t.Context())
-	require.NoError(t, err)
+	held := holding(t, url)
 	p := start(t, "lockctl", url, "", "run", "k", "--", "echo", "works")
 	until(t, "it waits", func() bool { l := listed(t, url, "k"); return l != nil && len(l.Waiters) == 1 })
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGWINCH))
