@@ -46,7 +46,7 @@ func (u *updates) worth(sent monotonic.Time, ttl time.Duration) time.Duration {
 // An update that is done extends the trust of a lease that is not renewed, if extends is true. One with an unknown outcome
 // extends nothing. For as long as that one may be late, or a copy of one that is done, no answer extends the trust by more than it gives: it may
 // still follow a renewal or a longer update that the server has run. One that was refused gives back the trust that it took. A lease that is
-// renewed is renewed at once.
+// renewed is renewed while the outcome is awaited, so that the trust does not end with the update, and at once after that.
 func (w *Watchdog) Update(l *Lease, sent time.Time, ttl, late time.Duration, extends bool) (settle func(Outcome)) {
 	asked := monotonic.Of(sent)
 	var own int // the number of this update
@@ -62,6 +62,7 @@ func (w *Watchdog) Update(l *Lease, sent time.Time, ttl, late time.Duration, ext
 			u.shortest = ttl
 		}
 		l.trust(min(until, asked.Add(ttl-Margin(ttl))), min(ends, asked.Add(ttl)))
+		l.next = min(l.next, asked.Add(Interval(ttl))) // before that trust ends
 	})
 	return func(outcome Outcome) {
 		w.change(l, func() {
@@ -69,7 +70,7 @@ func (w *Watchdog) Update(l *Lease, sent time.Time, ttl, late time.Duration, ext
 			u.pending--
 			now := monotonic.Now()
 			if outcome == Unknown || outcome == Repeated {
-				if u.doubt.IsZero() || ttl < u.doubtful {
+				if !now.Before(u.doubt) || ttl < u.doubtful {
 					u.doubtful = ttl
 				}
 				u.doubt = now.Add(late)
@@ -77,7 +78,7 @@ func (w *Watchdog) Update(l *Lease, sent time.Time, ttl, late time.Duration, ext
 			switch {
 			case l.index < 0: // stopped or lost meanwhile, which it stays
 			case outcome == Refused && alone && u.begun == own:
-				l.trust(until, ends)
+				l.trust(max(until, l.trusted()), max(ends, l.end()))
 			case (outcome == Done || outcome == Repeated) && extends && !l.Renew && !u.overtake(asked):
 				l.confirm(asked, ttl)
 			}

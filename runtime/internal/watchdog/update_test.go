@@ -66,6 +66,47 @@ func TestUpdate_AwaitedForLongerThanTheLease(t *testing.T) {
 		w.Extend(l, time.Now(), time.Hour)
 		require.Equal(t, until, l.Until(), "what is lost stays lost")
 	})
+	synctest.Test(t, func(t *testing.T) {
+		w := New(said(newServer(up).renew), atMost(1), nil)
+		defer w.Close()
+		l, lost := lease("a", time.Second, false)
+		start := time.Now()
+		w.Start(l, start, time.Second)
+		settle := w.Update(l, start, time.Hour, late, true)
+		require.Equal(t, ErrElapsed, <-lost)
+		settle(Done)
+		require.Equal(t, 900*ms, l.Until().Sub(start), "a longer update does not bring it back")
+	})
+}
+
+// A refused update gives back the trust that it took, but no later one, and ends none that the lease has got since.
+func TestUpdate_RefusedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(said(newServer(up).renew), atMost(1), nil)
+		defer w.Close()
+		l, lost := lease("a", 30*time.Second, true)
+		w.Start(l, time.Now(), 30*time.Second)
+		settle := w.Update(l, time.Now(), 3*time.Second, late, true)
+		advance(time.Minute) // the lease is renewed meanwhile
+		require.Empty(t, lost)
+		settle(Refused)
+		synctest.Wait()
+		require.Empty(t, lost)
+		require.Equal(t, 27*time.Second, time.Until(l.Until()))
+		require.True(t, w.Stop(l))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := New(said(newServer(up).renew), atMost(1), nil)
+		defer w.Close()
+		l, _ := lease("a", time.Minute, false)
+		w.Start(l, time.Now(), time.Minute)
+		first := w.Update(l, time.Now(), 30*time.Second, late, true)
+		second := w.Update(l, time.Now(), 10*time.Second, late, true)
+		first(Refused)
+		require.Equal(t, 9*time.Second, time.Until(l.Until()))
+		second(Done)
+		require.Equal(t, 9*time.Second, time.Until(l.Until()))
+	})
 }
 
 // While the outcome is awaited, a renewal is worth no more than the update: the server may run the update after it. So it is while an update
@@ -186,6 +227,14 @@ func TestUpdate_BesideOneOfUnknownOutcome(t *testing.T) {
 			advance(1)
 			w.Extend(l, time.Now(), time.Hour)
 			require.Equal(t, 2*time.Second+late+time.Hour-Margin(time.Hour), trusted(), "none can come any more")
+
+			w.Update(l, time.Now(), 3*time.Hour, late, true)(Unknown)
+			w.Extend(l, time.Now(), 4*time.Hour)
+			require.Equal(t, 2*time.Second+late+3*time.Hour-Margin(3*time.Hour), trusted(), "the earlier ones do not count any more")
+			w.Update(l, time.Now(), time.Minute, late, true)(Unknown)
+			advance(time.Second)
+			w.Extend(l, time.Now(), time.Hour)
+			require.Equal(t, 57*time.Second, time.Until(l.Until()), "a shorter one counts in the place of a longer one")
 		})
 	}
 }
