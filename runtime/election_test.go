@@ -318,6 +318,27 @@ func TestElection_CampaignThatEnds(t *testing.T) {
 	gone(t, redistest.Shared(t), office)
 }
 
+// A campaign that has the lock, and ends before the server has said that its record is written, leaves neither behind.
+func TestElection_CampaignThatEndsBeforeItsRecord(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	c := clientOf(t, proxy.URL(), lockrt.Options{})
+	office := redistest.Key(t, "office")
+	ctx, cancel := context.WithCancel(context.Background())
+	elect := redistest.EvalSHA(scripts.Elect.SHA1())
+	proxy.OnRequest(func(cmd []string) {
+		if elect(cmd) {
+			cancel()
+		}
+	})
+	lost := proxy.DropReply(elect, 1, redistest.Close)
+	_, err := c.Election(office).Campaign(ctx, "a")
+	require.ErrorIs(t, err, context.Canceled)
+	receive(t, lost.Done(), "the reply to be lost")
+	gone(t, server, office, "lockgen_leader:{"+office+"}")
+}
+
 // A leadership outlives the context of its campaign until it is released, as a lease does, and its record until then.
 func TestElection_OutlivesItsContext(t *testing.T) {
 	t.Parallel()
