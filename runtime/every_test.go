@@ -158,6 +158,28 @@ func TestEvery_ARunThatFails(t *testing.T) {
 	require.Positive(t, log.count("a run of a schedule failed"))
 }
 
+// A run that has lost the lock is not done, whatever it returns: another process may have run meanwhile.
+func TestEvery_ARunThatLosesTheLock(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	job, k := redistest.Key(t, "job"), newTicker()
+	var once atomic.Bool
+	run(t, c.Every(job, 100*time.Millisecond, func(ctx context.Context, tick lockrt.Tick) error {
+		if once.CompareAndSwap(false, true) {
+			if _, err := c.Mutex(job).ForceUnlock(context.WithoutCancel(ctx)); err != nil {
+				return err
+			}
+			<-ctx.Done()
+		}
+		return k.tick(ctx, tick)
+	}))
+	first := receive(t, k.ticks, "the run that loses the lock")
+	next := receive(t, k.ticks, "the next run")
+	require.Greater(t, next.Start, first.Start)
+	require.Zero(t, next.Done, "none has succeeded")
+	require.Equal(t, next.Start, receive(t, k.ticks, "the run after that").Done)
+}
+
 // A run that takes longer than an interval delays the next one, wherever that is.
 func TestEvery_ALongRun(t *testing.T) {
 	t.Parallel()
