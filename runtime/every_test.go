@@ -180,6 +180,40 @@ func TestEvery_ARunThatLosesTheLock(t *testing.T) {
 	require.Equal(t, next.Start, receive(t, k.ticks, "the run after that").Done)
 }
 
+// A run is begun, and recorded as done, also if a reply or a request about it is lost, and if the context of Run ends meanwhile.
+func TestEvery_ARunIsRecorded(t *testing.T) {
+	t.Parallel()
+	const week = 7 * 24 * time.Hour
+	server := redistest.Shared(t)
+	begins, done := redistest.EvalSHA(scripts.Every.SHA1()), redistest.EvalSHA(scripts.EveryDone.SHA1())
+	for name, lose := range map[string]func(proxy *redistest.FaultProxy) *redistest.Drop{
+		"the reply to its beginning is lost": func(proxy *redistest.FaultProxy) *redistest.Drop {
+			return proxy.DropReply(func(cmd []string) bool { return begins(cmd) && cmd[6] != "" }, 1, redistest.Close)
+		},
+		"the request about its end is lost": func(proxy *redistest.FaultProxy) *redistest.Drop {
+			return proxy.DropRequest(done, 1, redistest.Close)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.Proxy(t, server.Addr())
+			c := clientOf(t, proxy.URL(), lockrt.Options{})
+			job := redistest.Key(t, "job")
+			lost := lose(proxy)
+			ctx, cancel := context.WithCancel(patient(t))
+			var start time.Time
+			require.ErrorIs(t, c.Every(job, week, func(_ context.Context, tick lockrt.Tick) error {
+				start = tick.Start
+				cancel()
+				return nil
+			}).Run(ctx), context.Canceled)
+			receive(t, lost.Done(), "the loss")
+			require.Equal(t, start.UnixMilli(), number(t, server, "HGET", "lockgen_every:{"+job+"}", "done"))
+			server.Do("DEL", "lockgen_every:{"+job+"}")
+		})
+	}
+}
+
 // A run that takes longer than an interval delays the next one, wherever that is.
 func TestEvery_ALongRun(t *testing.T) {
 	t.Parallel()
