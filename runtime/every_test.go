@@ -424,12 +424,19 @@ func TestEvery_PanicAndClose(t *testing.T) {
 		_ = c.Every(job, time.Hour, func(context.Context, lockrt.Tick) error { panic("bug") }).Run(t.Context())
 	})
 	gone(t, redistest.Shared(t), job)
-	begun := make(chan struct{}, 100)
-	done := later(func() error {
-		return c.Every(job, 100*time.Millisecond, func(context.Context, lockrt.Tick) error { begun <- struct{}{}; return nil }).Run(t.Context())
-	})
-	receive(t, begun, "a run")
+	for _, interval := range []time.Duration{100 * time.Millisecond, 7 * 24 * time.Hour} { // Run does not wait for the next one
+		job := job + interval.String()
+		c, err := opened(t.Context(), redistest.Shared(t).URL(), lockrt.Options{})
+		require.NoError(t, err)
+		begun := make(chan struct{}, 100)
+		done := later(func() error {
+			return c.Every(job, interval, func(context.Context, lockrt.Tick) error { begun <- struct{}{}; return nil }).Run(t.Context())
+		})
+		receive(t, begun, "a run")
+		require.NoError(t, c.Close())
+		require.ErrorIs(t, receive(t, done, "Run"), lockrt.ErrClosed)
+		redistest.Shared(t).Do("DEL", "lockgen_every:{"+job+"}", job)
+	}
 	require.NoError(t, c.Close())
-	require.ErrorIs(t, receive(t, done, "Run"), lockrt.ErrClosed)
-	redistest.Shared(t).Do("DEL", "lockgen_every:{"+job+"}", job)
+	redistest.Shared(t).Do("DEL", "lockgen_every:{"+job+"}")
 }

@@ -241,6 +241,13 @@ func TestLinger_OtherTerms(t *testing.T) {
 		until(t, "only one with a token lingers: "+name, func() bool { return (name == "a token") == (number(t, server, "EXISTS", "k") == 1) })
 	}
 
+	// A call that waits already.
+	lease := ok(t)(m.Lock(patient(t)))
+	got := lockLater(patient(t), c.Mutex("k", lockrt.WithLease(10*time.Second)))
+	until(t, "it waits", func() bool { return len(c.Snapshot().Waiting) == 1 })
+	free(t, lease)
+	free(t, gotten(t, got, "the call on other terms"))
+
 	// On the same terms, with another option.
 	leaves(t, c, m)
 	free(t, ok(t)(m.Lock(patient(t), lockrt.WithLinger(0))))
