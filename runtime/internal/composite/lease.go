@@ -114,6 +114,7 @@ func (co *compositeLease) join(part *leases.Lease) {
 	switch {
 	case joins:
 		co.watch(part)
+		co.spend() // the whole may have been lost before the part was one of its parts
 	case waits:
 	case successor != nil:
 		successor.join(part)
