@@ -393,8 +393,7 @@ func TestLinger_OthersDoNot(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
 	c := lingering(t, server.URL(), unwatched)
-	one := clientOf(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff, Cohort: 1})
-	lockrt.LingerFor(one, 30*time.Minute)
+	one := lingering(t, server.URL(), lockrt.Options{Tracking: lockrt.TrackingOff, Cohort: 1})
 	leader, err := c.Election("leader").Campaign(patient(t), "")
 	require.NoError(t, err)
 	require.NoError(t, leader.Resign(patient(t)))
@@ -406,6 +405,7 @@ func TestLinger_OthersDoNot(t *testing.T) {
 			free(t, ok(t)(l.Lock(patient(t))))
 		}
 		require.Nil(t, lingers(c, name), name)
+		require.Nil(t, lingers(one, name), name)
 	}
 	gone(t, server, "fair", "rw", "read", "red", "cohort", "leader")
 }
