@@ -357,6 +357,23 @@ func TestDeadlock_Permits(t *testing.T) {
 	require.NoError(t, both.Release(t.Context()))
 }
 
+// A call that waits under a permit for another one of the same semaphore is in a circle alone. The search for it keeps no other call of the key.
+func TestDeadlock_PermitUnderAPermit(t *testing.T) {
+	t.Parallel()
+	one := newFork(t, redistest.Shared(t).URL(), "one", lockrt.Options{BreakDeadlocks: true})
+	jobs := one.c.PermitSemaphore(redistest.Key(t, "jobs"), 2)
+	both, err := jobs.AcquireN(patient(t), 2)
+	require.NoError(t, err)
+	one.wantsUnder(both.Context(), lockrt.PermitLocker(jobs))
+	one.fails(1)
+	one.told(1, true)
+	require.NoError(t, both.Err())
+	require.NoError(t, both.Release(t.Context()))
+	permit, err := jobs.Acquire(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, permit.Release(t.Context()))
+}
+
 // TestDeadlock_Hostile sends what no client sends: nothing comes of it, and a deadlock is found after it.
 func TestDeadlock_Hostile(t *testing.T) {
 	t.Parallel()

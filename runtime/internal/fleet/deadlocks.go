@@ -86,6 +86,7 @@ func (d *deadlocks) mayNot(err error) {
 func (d *deadlocks) Waits() (all []deadlock.Wait) {
 	who, at := d.cfg.Process(), monotonic.Now()
 	until := at.Add(d.cfg.Interval)
+	var under []context.Context
 	d.cfg.Locks.EachWaiting("", func(c Call) {
 		if !HasHolder(c.Kind) && c.Kind != observe.KindPermit {
 			return // the holders are unknown
@@ -97,11 +98,14 @@ func (d *deadlocks) Waits() (all []deadlock.Wait) {
 				ID: deadlock.ID{Process: who.ID, Number: n}, Key: c.Key, Kind: string(c.Kind), Name: c.Name, Since: c.Since.Std().UnixMicro(),
 				Service: who.Name, Host: who.Host, PID: who.PID, Program: who.Program,
 			},
-			Under: d.leasesAbove(c.Ctx),
-			Long:  at.Sub(c.Since) >= d.cfg.Interval,
-			Any:   c.Kind == observe.KindPermit,
+			Long: at.Sub(c.Since) >= d.cfg.Interval,
+			Any:  c.Kind == observe.KindPermit,
 		})
+		under = append(under, c.Ctx)
 	})
+	for i := range all { // not sooner: a permit above a call may have the lock of what the call waits for
+		all[i].Under = d.leasesAbove(under[i])
+	}
 	for n, call := range d.known {
 		if call.until.Before(at) {
 			delete(d.known, n)
