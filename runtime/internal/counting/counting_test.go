@@ -103,6 +103,27 @@ func TestPermit_Part(t *testing.T) {
 	require.Equal(t, failure.ErrReleased, p.Release())
 }
 
+// A grant whose answer comes when the permits are trusted no more is none. The waiter asks for others: those of the grant are released.
+func TestPermits_LateGrant(t *testing.T) {
+	t.Parallel()
+	ct := new(Counter[wanting])
+	ct.Init(&Client{Host: &host{}}, Permits, "k", Entry{Stay: func() {}, Quit: func() {}}, new(sync.Mutex))
+	w := engine.NewWaiter[wanting]()
+	ids := NewIDs("", 2)
+	w.For.demand = &Demand{Demand: engine.Demand{N: 2, IDs: ids}, Permit: NewPermit(new(holder))}
+	w.Terms = engine.Terms{TTL: time.Hour}
+	for name, grant := range map[string]struct{ sent, ends time.Time }{
+		"a late answer":                  {time.Now().Add(-time.Hour + time.Second), time.Time{}},
+		"the end of the whole semaphore": {time.Now(), time.Now()},
+	} {
+		require.False(t, ct.of.Grant(w, grant.sent, grant.ends), name)
+		require.False(t, w.For.Permit().Granted(), name)
+		require.Len(t, w.For.Demand().IDs, len(ids), name)
+		require.Equal(t, ids, without(ids, w.For.Demand().IDs), "%s: the ids are others", name)
+		ids = w.For.Demand().IDs
+	}
+}
+
 func TestCount_Close(t *testing.T) {
 	t.Parallel()
 	_, k, of := granted(t, NewIDs("", 1))
