@@ -244,6 +244,23 @@ func TestCounter_LateGrants(t *testing.T) {
 	})
 }
 
+// A grant whose answer comes when the client grants nothing any more is released, also if its waiter has not left yet.
+func TestCounter_GrantedAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	counting(t, nil, func(t *testing.T, x *till) {
+		answers, answer := held(CountAnswer{Granted: 1})
+		x.answers(answers)
+		w := x.waits(3, time.Hour)
+		synctest.Wait()
+		close(x.closed)
+		x.answers(dictate(CountAnswer{TTL: time.Second}))
+		answer()
+		next(t, w, Refused)
+		require.Equal(t, []int{3}, x.saw().undone)
+		x.Leave(w)
+	})
+}
+
 // The head is refused, and the others wait behind it. One that tries once makes room instead, and is not put behind one that waits.
 func TestCounter_Refused(t *testing.T) {
 	t.Parallel()
