@@ -223,3 +223,25 @@ func TestCounter_WhoLeavesARequestThatFailsLeavesNoQueue(t *testing.T) {
 		require.FailNow(t, "neither asked nor answered")
 	}
 }
+
+// A call that leaves with its permit releases it: the process holds nothing any more, and another call has the permit.
+func TestCounter_WhoLeavesWithAPermitReleasesIt(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
+	require.NoError(t, err)
+	defer c.Close()
+	s := c.PermitSemaphore(redistest.Key(t, "k"), 1)
+	p, err := s.Acquire(t.Context())
+	require.NoError(t, err)
+	ct, known := c.permits.Find(s.key)
+	require.True(t, known)
+	w := resource.NewWaiter(t.Context(), nil, &leases.Config{})
+	w.For.CounterDemand = &counting.Demand{Demand: engine.Demand{N: 1, IDs: p.hold.Owner()}, Permit: p.hold}
+	w.Place = engine.PlaceGranted
+	ct.Leave(w)
+	other, err := s.Acquire(t.Context())
+	require.NoError(t, err)
+	require.Error(t, p.Err())
+	require.NoError(t, other.Release(t.Context()))
+	require.Eventually(t, func() bool { return !c.Base().Holding() && Counters(c) == 0 }, time.Minute, time.Millisecond)
+}
