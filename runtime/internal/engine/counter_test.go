@@ -261,6 +261,37 @@ func TestCounter_GrantedAfterTheEnd(t *testing.T) {
 	})
 }
 
+// The next waiter has the turn when a request fails whose waiter has left meanwhile.
+func TestCounter_FailsForOneThatHasLeft(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{errBroke, errPasses, errLasting} {
+		counting(t, dictate(CountAnswer{TTL: time.Second}), func(t *testing.T, x *till) {
+			head := x.waits(3, time.Hour)
+			next(t, head, Refused)
+			behind := x.waits(2, time.Hour)
+			answers, answer := held(CountAnswer{Err: err})
+			x.answers(answers)
+			x.Ask(head)
+			synctest.Wait()
+			x.Leave(head)
+			answer()
+			next(t, behind, Turn)
+			x.answers(func(b *CountBatch[wanting], _ bool) CountAnswer { return CountAnswer{Granted: len(b.Parts)} })
+			x.Ask(behind)
+			for synctest.Wait(); ; { // after an unknown outcome the counter asks for the head first
+				if ev, ok := behind.NextEvent(); !ok || ev.Kind == Given {
+					require.True(t, ok, "an event")
+					break
+				}
+				x.Ask(behind)
+				synctest.Wait()
+			}
+			x.Leave(behind)
+			x.goroutines.Wait()
+		})
+	}
+}
+
 // The head is refused, and the others wait behind it. One that tries once makes room instead, and is not put behind one that waits.
 func TestCounter_Refused(t *testing.T) {
 	t.Parallel()
