@@ -47,6 +47,19 @@ func (l *loader) golist(patterns []string, tests bool) ([]*packages.Package, err
 	return roots, nil
 }
 
+// tests asks for the packages of directories once more, with their tests.
+func (l *loader) tests(dirs []string) ([]*packages.Package, error) {
+	patterns := slices.Clone(dirs)
+	for i, dir := range dirs {
+		// The go command takes three dots for a pattern. It refuses one that begins above the module, and finds other packages too.
+		if rel, err := filepath.Rel(l.cfg.Dir, dir); err == nil && strings.Contains(dir, "...") {
+			patterns[i] = "./" + filepath.ToSlash(rel)
+		}
+	}
+	pkgs, err := l.golist(patterns, true)
+	return slices.DeleteFunc(pkgs, func(pkg *packages.Package) bool { return !slices.Contains(dirs, pkg.Dir) }), err
+}
+
 // environment is that of the go command, which is asked what the packages are built for. Where nothing has been built yet, that would first write an index of all packages for its
 // later calls, which takes longer than to do without one.
 func (l *loader) environment() []string {

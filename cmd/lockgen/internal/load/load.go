@@ -161,7 +161,7 @@ func Load(cfg Config, list *diag.List) (*Result, error) {
 	}
 	if len(withTests) > 0 {
 		// Asking for tests doubles the package graph, so it is done only where a test has a directive.
-		tests, err := l.golist(withTests, true)
+		tests, err := l.tests(withTests)
 		if err != nil {
 			return nil, err
 		}
