@@ -170,11 +170,12 @@ func TestService_BusySkip(t *testing.T) {
 func TestService_ErrorsThatNoMethodReturns(t *testing.T) {
 	t.Parallel()
 	var told []lockrt.UnreportedEvent
+	var with context.Context // that of the last event
 	var log bytes.Buffer
 	client, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{
 		OpTimeout: unhurried,
 		Logger:    slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})),
-		Hooks:     lockrt.Hooks{Unreported: func(_ context.Context, e lockrt.UnreportedEvent) { told = append(told, e) }},
+		Hooks:     lockrt.Hooks{Unreported: func(ctx context.Context, e lockrt.UnreportedEvent) { with, told = ctx, append(told, e) }},
 	})
 	require.NoError(t, err)
 	called := 0
@@ -213,6 +214,13 @@ func TestService_ErrorsThatNoMethodReturns(t *testing.T) {
 	cancel()
 	s.Sweep(cancelled, shard)
 	is(context.Canceled)
+	require.Equal(t, cancelled, with)
+	require.Zero(t, called)
+
+	var none context.Context
+	s.Sweep(none, shard)
+	is(lockrt.ErrBadOption)
+	require.NotNil(t, with, "a hook may ask it for values")
 	require.Zero(t, called)
 
 	work = func(ctx context.Context) {

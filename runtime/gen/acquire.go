@@ -240,6 +240,9 @@ func (a Acquirer) Unreported(ctx context.Context, spec *Spec, err *error) {
 	if *err == nil || errors.Is(*err, lockrt.ErrNotAcquired) || a.c == nil {
 		return
 	}
+	if ctx == nil {
+		ctx = context.Background() // a hook asks it for values
+	}
 	unreported(ctx, a.c, spec.Name, spec.Template, *err)
 }
 
