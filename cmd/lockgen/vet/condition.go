@@ -102,8 +102,12 @@ func (w *walk) compared(op token.Token, x, y ast.Expr, known bool) (yes, no bool
 		yes, no = true, false // no error, so there is a lease
 	case err && known, lease && leaseNil:
 		yes, no = false, true
+	case w.asksAbout(x, known) || w.asksAbout(y, known):
+		return false, true
 	default:
-		return !w.asksAbout(x, known) && !w.asksAbout(y, known), true
+		// What compares the error with nil inside of x or y is not understood.
+		unsure := known && w.err != nil && (mentions(w.info, x, w.err) || mentions(w.info, y, w.err))
+		return !unsure, !unsure
 	}
 	if op == token.NEQ {
 		yes, no = no, yes

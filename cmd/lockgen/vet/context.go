@@ -75,13 +75,23 @@ func (f *function) insideDo(call *ast.CallExpr) {
 	ctx := contextArg(f.info, call)
 	for _, arg := range call.Args {
 		lit, ok := ast.Unparen(arg).(*ast.FuncLit)
-		if !ok || ctx == nil {
+		if !ok || ctx == nil || f.sets(lit, ctx) {
 			continue
 		}
 		f.worksUnder(lit.Body, ctx, func(inner *ast.CallExpr) {
 			f.pass.ReportRangef(inner, "%s does not end when the lock is lost: work under the context that the function is given", ctx.Name())
 		})
 	}
+}
+
+// sets reports whether a function gives a variable another value.
+func (f *function) sets(lit *ast.FuncLit, v *types.Var) bool {
+	found := false
+	ast.Inspect(lit.Body, func(n ast.Node) bool {
+		found = found || n != nil && assigns(f.info, n, v)
+		return !found
+	})
+	return found
 }
 
 // worksUnder finds calls that get the context, in functions inside of the node too.
@@ -109,7 +119,7 @@ func (f *function) indifferent(call *ast.CallExpr) bool {
 	case runtimePath, "log", "log/slog", "testing":
 		return true
 	case "context":
-		return fn.Name() == "WithoutCancel" || fn.Name() == "Cause"
+		return fn.Name() == "WithoutCancel" || fn.Name() == "Cause" || fn.Name() == "AfterFunc"
 	}
 	return false
 }

@@ -146,6 +146,12 @@ func (w *walk) run() {
 
 func (w *walk) block(b *cfg.Block, start int, known bool) {
 	next := b.Succs
+	if next := round(b); next != nil && start == 0 {
+		if !w.visit(next) {
+			return
+		}
+		known = known && !assigns(w.info, next, w.err)
+	}
 	for i, n := range b.Nodes[start:] {
 		if n == w.from {
 			w.ends(n)
@@ -157,12 +163,10 @@ func (w *walk) block(b *cfg.Block, start int, known bool) {
 		if !w.visit(n) {
 			return
 		}
-		if assign, ok := n.(*ast.AssignStmt); ok && w.err != nil {
-			if known && slices.ContainsFunc(assign.Rhs, func(e ast.Expr) bool { return mentions(w.info, e, w.err) }) {
-				return // something else says now whether there is a lease
-			}
-			known = known && !assigns(w.info, n, w.err)
+		if w.judges(n, known) {
+			return // something else says now whether there is a lease
 		}
+		known = known && !assigns(w.info, n, w.err)
 	}
 	if last := len(b.Nodes) - 1; last >= 0 && len(b.Succs) == 0 && (b.Return() != nil || w.recovers(b.Nodes[last])) {
 		w.ends(b.Nodes[last])
@@ -173,6 +177,49 @@ func (w *walk) block(b *cfg.Block, start int, known bool) {
 			w.block(s, 0, known)
 		}
 	}
+}
+
+// round is the assignment that begins a round of a loop over something, if a block does: the graph has the variables only before the loop.
+func round(b *cfg.Block) ast.Node {
+	loop, ok := b.Stmt.(*ast.RangeStmt)
+	if !ok || b.Kind != cfg.KindRangeBody || loop.Key == nil {
+		return nil
+	}
+	set := []ast.Expr{loop.Key}
+	if loop.Value != nil {
+		set = append(set, loop.Value)
+	}
+	return &ast.AssignStmt{Lhs: set, Tok: loop.Tok, TokPos: loop.TokPos}
+}
+
+// judges reports whether a node looks at the error, or compares the lease, and keeps what it has found: the value of a variable, or the case of a
+// type switch.
+func (w *walk) judges(n ast.Node, known bool) bool {
+	var looks []ast.Expr
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		looks = n.Rhs
+	case *ast.ValueSpec:
+		looks = n.Values
+	case *ast.ExprStmt:
+		if assertion, ok := n.X.(*ast.TypeAssertExpr); ok && assertion.Type == nil {
+			looks = []ast.Expr{assertion.X}
+		}
+	}
+	return slices.ContainsFunc(looks, func(e ast.Expr) bool {
+		return w.err != nil && known && mentions(w.info, e, w.err) || w.lease != nil && w.compares(e)
+	})
+}
+
+// compares reports whether the lease itself is compared in an expression, as with nil.
+func (w *walk) compares(e ast.Expr) bool {
+	found := false
+	w.inspect(e, func(n ast.Node) bool {
+		b, ok := n.(*ast.BinaryExpr)
+		found = found || ok && (variable(w.info, b.X) == w.lease || variable(w.info, b.Y) == w.lease)
+		return !found
+	})
+	return found
 }
 
 func (w *walk) ends(n ast.Node) {

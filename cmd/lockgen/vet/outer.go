@@ -42,7 +42,7 @@ func (f *function) asksOutside(call *ast.CallExpr, reported map[*ast.CallExpr]bo
 	}
 	for _, arg := range call.Args {
 		lit, ok := ast.Unparen(arg).(*ast.FuncLit)
-		if !ok {
+		if !ok || f.sets(lit, ctx) {
 			continue
 		}
 		ast.Inspect(lit.Body, func(n ast.Node) bool {

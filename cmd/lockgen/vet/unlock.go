@@ -12,7 +12,7 @@ import (
 // A way ends where the function returns, where it panics if it recovers from that itself, and where the variable gets another value, as in the next
 // round of a loop: nobody can unlock the lease then. A defer in a loop is an unlock, although it comes only when the function returns.
 //
-// A lease that is dropped at once is meant only if it ends by itself: with WithLease or WithMaxHold. One that is to be held until the process ends is
+// A lease that is dropped at once is meant only if it ends by itself: with WithLease or WithMaxHold, as an option of the call or of its lock. One that is to be held until the process ends is
 // reported too: unlock it when the process is told to stop, so that nobody has to wait for the watchdog.
 var Unlock = &analysis.Analyzer{
 	Name:     "unlock",
@@ -106,8 +106,26 @@ func (f *function) leak(a acquisition) (at ast.Node, how string) {
 	return at, how
 }
 
-// ends reports whether a call asks for a lease that ends by itself.
+// ends reports whether a call asks for a lease that ends by itself, as the call says or what made the lock.
 func (f *function) ends(call *ast.CallExpr) bool {
+	values := valuesOf(f.pass)
+	for range 10 { // no more than that make a lock
+		if f.limits(call) {
+			return true
+		}
+		sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+		if !ok {
+			return false
+		}
+		if call = values.value(sel.X); call == nil {
+			return false
+		}
+	}
+	return false
+}
+
+// limits reports whether an option of a call gives leases an end.
+func (f *function) limits(call *ast.CallExpr) bool {
 	found := false
 	for _, arg := range call.Args {
 		ast.Inspect(arg, func(n ast.Node) bool {

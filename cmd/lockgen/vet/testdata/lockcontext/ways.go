@@ -73,3 +73,20 @@ func switches(ctx context.Context, m *lockrt.Mutex) error {
 		return work(ctx)
 	}
 }
+
+func unlocksWhenTheCallerLeaves(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { lease.Unlock(context.WithoutCancel(ctx)) })
+	defer stop()
+	return work(lease.Context())
+}
+
+func replacesTheOuter(ctx context.Context, m *lockrt.Mutex) error {
+	return m.Do(ctx, func(inner context.Context, _ *lockrt.Lease) error {
+		ctx = inner
+		return work(ctx)
+	})
+}

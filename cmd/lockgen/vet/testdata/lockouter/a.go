@@ -59,3 +59,10 @@ func one(ctx context.Context, c *lockrt.Client) error {
 	}
 	return c.Mutex("b").Do(ctx, func(context.Context, *lockrt.Lease) error { return nil })
 }
+
+func replaced(ctx context.Context, c *lockrt.Client) error {
+	return c.Mutex("a").Do(ctx, func(inner context.Context, _ *lockrt.Lease) error {
+		ctx = inner
+		return c.Mutex("a").Do(ctx, func(context.Context, *lockrt.Lease) error { return nil })
+	})
+}

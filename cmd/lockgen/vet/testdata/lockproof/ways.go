@@ -101,3 +101,18 @@ func waitsBefore(ctx context.Context, m lockrt.EntityMutex[ID], wg *sync.WaitGro
 		lease.Unlock(ctx)
 	}
 }
+
+func unlocksEach(ctx context.Context, leases []lockrt.EntityLease[lockrt.Held[ID]], more iter.Seq[lockrt.EntityLease[lockrt.Held[ID]]]) error {
+	for _, lease := range leases {
+		show(lease.Held())
+		if err := lease.Unlock(ctx); err != nil {
+			return err
+		}
+	}
+	var lease lockrt.EntityLease[lockrt.Held[ID]]
+	for lease = range more {
+		show(lease.Held())
+		lease.Unlock(ctx)
+	}
+	return work(lease.Context()) // want `lease was unlocked before`
+}

@@ -22,8 +22,25 @@ func meantToStay(ctx context.Context, c *lockrt.Client) error {
 	return err
 }
 
+func meantToStayAsTheLockSays(ctx context.Context, c *lockrt.Client, opts []lockrt.LockOption) error {
+	if _, err := c.Mutex("a", lockrt.WithLease(time.Hour)).TryLock(ctx); err != nil {
+		return err
+	}
+	rw := c.RWMutex("a", lockrt.WithMaxHold(time.Hour))
+	if _, err := rw.RLocker().Lock(ctx); err != nil {
+		return err
+	}
+	m := c.Mutex("a", opts...)
+	if _, err := m.TryLock(ctx); err != nil {
+		return err
+	}
+	m2 := c.Mutex("a", lockrt.WithWait(time.Second))
+	_, err := m2.TryLock(ctx) // want `the lease is dropped`
+	return err
+}
+
 func onOnePath(ctx context.Context, c *lockrt.Client, stop bool) error {
-	lease, err := c.Mutex("a").Lock(ctx) // want `lease is not unlocked on the way that returns at line 31: defer lease.Unlock\(ctx\)`
+	lease, err := c.Mutex("a").Lock(ctx) // want `lease is not unlocked on the way that returns at line 48: defer lease.Unlock\(ctx\)`
 	if err != nil {
 		return err
 	}
@@ -34,7 +51,7 @@ func onOnePath(ctx context.Context, c *lockrt.Client, stop bool) error {
 }
 
 func never(ctx context.Context, m lockrt.EntityMutex[ID]) {
-	held, err := m.Lock(ctx) // want `held is not unlocked on the way that returns at line 41`
+	held, err := m.Lock(ctx) // want `held is not unlocked on the way that returns at line 58`
 	if err == nil {
 		println(held.Held().ID(), held.Err())
 	}
@@ -49,7 +66,7 @@ func generated(ctx context.Context, c *lockrt.Client, spec *gen.Spec) (err error
 }
 
 func laterError(ctx context.Context, c *lockrt.Client) error {
-	lease, err := c.Mutex("a").Lock(ctx) // want `lease is not unlocked on the way that returns at line 58`
+	lease, err := c.Mutex("a").Lock(ctx) // want `lease is not unlocked on the way that returns at line 75`
 	if err != nil {
 		return err
 	}
@@ -178,7 +195,7 @@ func named(ctx context.Context, c *lockrt.Client) (lease *lockrt.Lease, err erro
 func work(context.Context) error { return nil }
 
 func permit(ctx context.Context, s *lockrt.PermitSemaphore, stop bool) error {
-	p, err := s.Acquire(ctx) // want `p is not released on the way that returns at line 186: defer p.Release\(ctx\)`
+	p, err := s.Acquire(ctx) // want `p is not released on the way that returns at line 203: defer p.Release\(ctx\)`
 	if err != nil {
 		return err
 	}

@@ -280,3 +280,41 @@ func oneMustHold(ctx context.Context, m *lockrt.Mutex, ready bool) error {
 	}
 	return lease.Unlock(ctx)
 }
+
+func keepsWhatTheErrorSays(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.Lock(ctx)
+	var ok = err == nil
+	if !ok {
+		return err
+	}
+	return lease.Unlock(ctx)
+}
+
+func keepsWhetherThereIsALease(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.TryLock(ctx)
+	got := lease != nil
+	if !got {
+		return err
+	}
+	return lease.Unlock(ctx)
+}
+
+func switchesOverTypes(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.Lock(ctx)
+	switch err.(type) {
+	case nil:
+		return lease.Unlock(ctx)
+	case *lockrt.KeyError:
+		return nil
+	}
+	return err
+}
+
+func switchesOverTruth(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.Lock(ctx)
+	switch err != nil {
+	case true:
+		return err
+	}
+	return lease.Unlock(ctx)
+}
