@@ -108,11 +108,21 @@ func (u *unwrapped) implementations() {
 func (u *unwrapped) export(t types.Type, g *guarded) {
 	for method, key := range g.Keys {
 		obj, _, _ := types.LookupFieldOrMethod(t, true, u.pass.Pkg, method)
-		// A method that is promoted from an interface inside of the type is that interface's: the value in it may be the wrapper.
-		if fn, ok := obj.(*types.Func); ok && fn.Pkg() == u.pass.Pkg && !types.IsInterface(fn.Signature().Recv().Type()) {
+		// A method that is promoted from an interface inside of the type is that interface's: the value in it may be the wrapper. One that is promoted
+		// from the wrapper holds the lock.
+		if fn, ok := obj.(*types.Func); ok && fn.Pkg() == u.pass.Pkg && !u.outside(fn.Signature().Recv().Type()) {
 			u.pass.ExportObjectFact(fn, &bare{g.Wrapper, key})
 		}
 	}
+}
+
+// outside reports whether the receiver of a method is no implementation.
+func (u *unwrapped) outside(recv types.Type) bool {
+	if p, ok := types.Unalias(recv).(*types.Pointer); ok {
+		recv = p.Elem()
+	}
+	n, ok := types.Unalias(recv).(*types.Named)
+	return types.IsInterface(recv) || ok && u.generated(n.Obj())
 }
 
 // A pair is an interface and a type that is said to implement it.

@@ -29,4 +29,7 @@ func (Half) Pay(ctx context.Context, id string) error { return nil }
 // Logging has the methods of the service that it is given, which may be the wrapper.
 type Logging struct{ Service }
 
+// Facade has the methods of the wrapper.
+type Facade struct{ *LockedService }
+
 func here(o Orders) error { return o.Pay(nil, "") }

@@ -17,6 +17,7 @@ func call(ctx context.Context, s unwrapped.Service) {
 	unwrapped.Logging{Service: s}.Pay(ctx, "")
 	new(other.Impl).Pay(ctx, "") // want `Pay is called without the lock`
 	other.Wrapped{}.Pay(ctx, "") // want `Pay is called without the lock`
+	unwrapped.Facade{LockedService: unwrapped.NewLockedService(o)}.Pay(ctx, "")
 	other.New().Pay(ctx, "")
 	other.Client{}.Pay(ctx, "")
 	f := o.Pay // want `Pay is taken as a value without the lock order:{id}: take it from LockedService`
