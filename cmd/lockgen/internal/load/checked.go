@@ -49,7 +49,7 @@ func Checked(list *diag.List, pkg *types.Package, info *types.Info, files []*ast
 		}
 		if len(p.Files) > 0 {
 			p.scope(list.Fset(), filepath.Dir(names[0]), p.Syntax, names, ignored)
-			p.Dotted = dottedOf(info, p.Syntax)
+			p.Dotted = dottedOf(info, files)
 			all = append(all, p)
 		}
 	}

@@ -108,7 +108,7 @@ type Package struct {
 	Abroad     map[string][]types.Error // the same of packages without directives, by their paths
 	Declared   map[string]token.Pos     // everything in package scope, generated files left out
 	Imported   map[string]token.Pos     // the names that files give to packages, which nothing in package scope can have
-	Dotted     map[string]token.Pos     // the names that dot imports bring into files, of which the same holds; those of tests are not known
+	Dotted     map[string]token.Pos     // the names that dot imports bring into files, of which the same holds; into tests only those from packages of the module
 	Files      []*File                  // with directives, by name
 	Shared     []*directive.File        // of files that another package's outputs are made from: with tests, those without
 	Syntax     []*ast.File              // all
@@ -384,8 +384,9 @@ func (l *loader) annotate(program *partial.Program, roots []*packages.Package, h
 				p.Shared = append(p.Shared, directive.Collect(diag.New(l.list.Fset()), u.Files[i]))
 			}
 		}
-		p.scope(l.list.Fset(), pkg.Dir, u.Files, u.Names, pkg.IgnoredFiles)
+		dots := p.scope(l.list.Fset(), pkg.Dir, u.Files, u.Names, pkg.IgnoredFiles)
 		p.Syntax, p.Dotted = u.Files, u.Dotted()
+		l.dotted(p, pkg.Module, dots)
 		units = append(units, u)
 		l.result.Packages = append(l.result.Packages, p)
 	}

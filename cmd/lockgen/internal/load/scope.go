@@ -7,15 +7,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+
+	"golang.org/x/tools/go/packages"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/load/partial"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
 )
 
 // scope lists the names of the package scope and those of imports, also in its tests and in files for other systems: a name of an import must differ from all of
-// package scope.
-func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, names, ignored []string) {
+// package scope. It returns the dot imports of those other files.
+func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, names, ignored []string) []*ast.ImportSpec {
 	p.Declared, p.Imported = map[string]token.Pos{}, map[string]token.Pos{}
 	add := func(file *ast.File) {
 		for name, pos := range partial.Declared(file) {
@@ -33,6 +36,7 @@ func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, name
 		add(file)
 	}
 	others := slices.Clone(ignored)
+	var dots []*ast.ImportSpec
 	// Not filepath.Glob: the path of a directory can have brackets.
 	entries, _ := os.ReadDir(dir) // of one that has just been removed, what was read before
 	for _, entry := range entries {
@@ -51,6 +55,43 @@ func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, name
 		file, _ := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
 		if file != nil && file.Name.Name == p.Name {
 			add(file)
+			for _, spec := range file.Imports {
+				if spec.Name != nil && spec.Name.Name == "." {
+					dots = append(dots, spec)
+				}
+			}
+		}
+	}
+	return dots
+}
+
+// dotted adds the names that dot imports bring into files that are not loaded, such as those of tests, from packages of the module. Those of others are
+// not known without the go command.
+func (l *loader) dotted(p *Package, module *packages.Module, dots []*ast.ImportSpec) {
+	for _, spec := range dots {
+		path, err := strconv.Unquote(spec.Path.Value)
+		if err != nil || module == nil {
+			continue
+		}
+		below, ok := strings.CutPrefix(path+"/", module.Path+"/")
+		if !ok {
+			continue
+		}
+		dir := filepath.Join(module.Dir, filepath.FromSlash(below))
+		entries, _ := os.ReadDir(dir) // none of a package that is not there
+		for _, entry := range entries {
+			if built, err := l.result.Build.MatchFile(dir, entry.Name()); err != nil || !built || strings.HasSuffix(entry.Name(), "_test.go") {
+				continue
+			}
+			file, _ := parser.ParseFile(l.list.Fset(), filepath.Join(dir, entry.Name()), nil, parser.SkipObjectResolution)
+			if file == nil {
+				continue
+			}
+			for name := range partial.Declared(file) {
+				if token.IsExported(name) {
+					p.Dotted[name] = spec.Name.Pos()
+				}
+			}
 		}
 	}
 }
