@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/types"
 	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/analysis"
 )
@@ -11,7 +12,7 @@ import (
 // Context finds work that is done while a lock is held, under the context that the lock was asked for with. That one does not end when the lock is
 // lost: the work goes on although somebody else may have the lock. The lease's Context ends, and so does the one that Do gives to its function.
 //
-// Calls that only log, and those that get the lease itself, are left alone.
+// Calls that only log or ask for a value of the context, as SpanFromContext does, and those that get the lease itself, are left alone.
 var Context = &analysis.Analyzer{
 	Name:     "lockcontext",
 	Doc:      "find work under a context that does not end when the lock is lost\n\nUse the lease's Context, or the one that Do gives to its function.",
@@ -55,7 +56,7 @@ func (f *function) oldContext(a acquisition) {
 			return true // it runs when the lock may be gone in any case
 		}
 		f.worksUnder(n, ctx, func(call *ast.CallExpr) {
-			if reported[call] || slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return f.leaseOf(e) == a.lease }) {
+			if reported[call] || f.bounds(n, call) || slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return f.leaseOf(e) == a.lease }) {
 				return
 			}
 			reported[call] = true
@@ -64,6 +65,34 @@ func (f *function) oldContext(a acquisition) {
 		return true
 	}
 	w.run()
+}
+
+// bounds reports whether a statement makes a context of another one for calls of the runtime alone, such as an Unlock that is to end in time.
+func (f *function) bounds(stmt ast.Node, call *ast.CallExpr) bool {
+	assign, ok := stmt.(*ast.AssignStmt)
+	fn := callee(f.info, call)
+	if !ok || fn == nil || fn.Pkg() == nil || fn.Pkg().Path() != "context" || len(assign.Rhs) != 1 || ast.Unparen(assign.Rhs[0]) != call {
+		return false
+	}
+	made := variable(f.info, assign.Lhs[0])
+	if made == nil {
+		return false
+	}
+	uses, passed := 0, 0
+	ast.Inspect(f.body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			if f.info.Uses[n] == made {
+				uses++
+			}
+		case *ast.CallExpr:
+			if contextArg(f.info, n) == made && f.indifferent(n) {
+				passed++
+			}
+		}
+		return true
+	})
+	return uses == passed
 }
 
 // insideDo looks at a function that is given to Do.
@@ -114,6 +143,9 @@ func (f *function) indifferent(call *ast.CallExpr) bool {
 	fn := callee(f.info, call)
 	if fn == nil || fn.Pkg() == nil {
 		return false
+	}
+	if strings.HasSuffix(fn.Name(), "FromContext") {
+		return true // it asks for a value, as SpanFromContext does
 	}
 	switch fn.Pkg().Path() {
 	case runtimePath, "log", "log/slog", "testing":

@@ -10,8 +10,8 @@ import (
 )
 
 // Proof finds proofs of locks that prove nothing any more: a lockrt.Held that is shown to a function after it was unlocked, and one that is stored,
-// in a field, an element, a variable of the package or a channel, where it outlives the lock. The context of a lease that was unlocked is
-// found too: it has ended.
+// in a field, an element, a variable of the package or a channel, where it outlives the lock. A literal with a proof that is an argument of a call is as
+// good as the proof. The context of a lease that was unlocked is found too: it has ended.
 var Proof = &analysis.Analyzer{
 	Name:     "lockproof",
 	Doc:      "find proofs of locks that are used after their release, or stored\n\nA lockrt.Held says that the lock is held only until it is unlocked.",
@@ -164,8 +164,19 @@ func (f *function) stored() {
 		return !pointer && isProof(t)
 	}
 	started := map[ast.Node]ast.Stmt{} // receivers and arguments of go statements
+	passed := map[ast.Node]bool{}      // literals that other calls get, which are as good as the proof itself
 	f.inspect(f.body, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.CallExpr:
+			if !f.info.Types[n.Fun].IsValue() {
+				break // such as append
+			}
+			for _, arg := range n.Args {
+				passed[literal(arg)] = true
+			}
+			if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok {
+				passed[literal(sel.X)] = true
+			}
 		case *ast.AssignStmt:
 			for i, lhs := range n.Lhs {
 				if is(lhs) && !isBlank(lhs) && variable(f.info, lhs) == nil && (len(n.Rhs) != len(n.Lhs) || is(n.Rhs[i])) {
@@ -177,7 +188,9 @@ func (f *function) stored() {
 				if kv, ok := e.(*ast.KeyValueExpr); ok {
 					e = kv.Value
 				}
-				if is(e) && !f.waits(started[n]) {
+				if passed[n] && started[n] == nil {
+					passed[literal(e)] = true
+				} else if is(e) && !f.waits(started[n]) {
 					report(e)
 				}
 			}
@@ -195,6 +208,15 @@ func (f *function) stored() {
 		}
 		return true
 	})
+}
+
+// literal is the composite literal that an expression is, or is the address of. Else it is the expression.
+func literal(e ast.Expr) ast.Expr {
+	e = ast.Unparen(e)
+	if address, ok := e.(*ast.UnaryExpr); ok && address.Op == token.AND {
+		e = ast.Unparen(address.X)
+	}
+	return e
 }
 
 // waits reports whether the function waits for goroutines after a statement, on some way and before it releases a lease

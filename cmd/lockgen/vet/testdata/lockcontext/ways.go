@@ -3,6 +3,7 @@ package lockcontext
 import (
 	"context"
 	"iter"
+	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
@@ -88,5 +89,37 @@ func replacesTheOuter(ctx context.Context, m *lockrt.Mutex) error {
 	return m.Do(ctx, func(inner context.Context, _ *lockrt.Lease) error {
 		ctx = inner
 		return work(ctx)
+	})
+}
+
+func unlocksInTime(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	short, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return lease.Unlock(short)
+}
+
+func worksInTime(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	short, cancel := context.WithTimeout(ctx, time.Second) // want `ctx does not end when the lock is lost`
+	defer cancel()
+	if err := work(short); err != nil {
+		return err
+	}
+	return lease.Unlock(short)
+}
+
+func spanFromContext(context.Context) int { return 0 }
+
+func asksForAValue(ctx context.Context, m *lockrt.Mutex) error {
+	return m.Do(ctx, func(inner context.Context, _ *lockrt.Lease) error {
+		println(spanFromContext(ctx))
+		return work(inner)
 	})
 }

@@ -152,3 +152,18 @@ func notWaited(ctx context.Context, m lockrt.EntityMutex[ID], jobs chan lockrt.H
 	<-done
 	return err
 }
+
+func send(record, ...*record) {}
+
+func all([]lockrt.Held[ID]) {}
+
+func passedOn(held lockrt.Held[ID], done chan bool, later func(record)) []record {
+	all([]lockrt.Held[ID]{held})
+	send(record{held: held}, &record{held: held})
+	later(record{held: held})
+	defer job{held: held}.run(done)
+	go job{held: held}.run(done) // want `a Held is stored`
+	type jobs struct{ all []job }
+	func(jobs) {}(jobs{all: []job{{held: held}}})
+	return append([]record(nil), record{held: held}) // want `a Held is stored`
+}
