@@ -15,7 +15,8 @@ import (
 
 // Unwrapped finds calls, from other packages, of methods that an annotated interface locks, on the implementation itself and not on the generated
 // wrapper. An implementation is a type that implements the interface in the interface's own package, or one of another package that says so by
-// var _ Service = ... or by giving it to NewLockedService. A call through the interface is not reported: the value may be the wrapper.
+// var _ Service = ... or by giving it to NewLockedService. A call through the interface is not reported: the value may be the wrapper. Nor is one of a
+// type that has a field of the interface or of the wrapper, as one that logs the calls has: what is in the field may take the lock.
 var Unwrapped = &analysis.Analyzer{
 	Name:      "unwrapped",
 	Doc:       "find calls of implementations that should go through the generated wrapper\n\nA caller of the implementation itself holds no lock.",
@@ -95,7 +96,7 @@ func (u *unwrapped) implementations() {
 				continue
 			}
 			pointer := types.NewPointer(obj.Type())
-			if n, ok := obj.Type().(*types.Named); ok && n.TypeParams().Len() > 0 || !types.Implements(pointer, iface) {
+			if n, ok := obj.Type().(*types.Named); ok && n.TypeParams().Len() > 0 || !types.Implements(pointer, iface) || passesOn(obj, fact.Object, g) {
 				continue
 			}
 			if fact.Object.Pkg() == u.pass.Pkg || said[pair{fact.Object, obj}] {
@@ -125,6 +126,24 @@ func (u *unwrapped) outside(recv types.Type) bool {
 	return types.IsInterface(recv) || ok && u.generated(n.Obj())
 }
 
+// passesOn reports whether a struct has a field of the interface or of its wrapper.
+func passesOn(obj, iface types.Object, g *guarded) bool {
+	s, ok := obj.Type().Underlying().(*types.Struct)
+	if !ok {
+		return false
+	}
+	for field := range s.Fields() {
+		t := types.Unalias(field.Type())
+		if p, ok := t.(*types.Pointer); ok {
+			t = types.Unalias(p.Elem())
+		}
+		if n, ok := t.(*types.Named); ok && (n.Obj() == iface || n.Obj().Pkg() == iface.Pkg() && n.Obj().Name() == g.Wrapper) {
+			return true
+		}
+	}
+	return false
+}
+
 // A pair is an interface and a type that is said to implement it.
 type pair struct{ iface, typ types.Object }
 
@@ -150,12 +169,28 @@ func (u *unwrapped) said() map[pair]bool {
 			}
 		case *ast.CallExpr:
 			fn := callee(u.pass.TypesInfo, n)
-			if fn != nil && len(n.Args) > 0 && fn.Signature().Params().Len() > 0 && fn.Signature().Recv() == nil {
+			if fn != nil && len(n.Args) > 0 && u.wraps(fn) {
 				add(fn.Signature().Params().At(0).Type(), n.Args[0])
 			}
 		}
 	})
 	return all
+}
+
+// wraps reports whether a function is one that makes the wrapper of its first parameter.
+func (u *unwrapped) wraps(fn *types.Func) bool {
+	sig := fn.Signature()
+	if sig.Recv() != nil || sig.Params().Len() == 0 || sig.Results().Len() != 1 {
+		return false
+	}
+	iface, ok := types.Unalias(sig.Params().At(0).Type()).(*types.Named)
+	made, isPointer := sig.Results().At(0).Type().(*types.Pointer)
+	g := &guarded{}
+	if !ok || !isPointer || fn.Pkg() != iface.Obj().Pkg() || !u.pass.ImportObjectFact(iface.Obj(), g) {
+		return false
+	}
+	wrapper, ok := made.Elem().(*types.Named)
+	return ok && wrapper.Obj().Pkg() == fn.Pkg() && wrapper.Obj().Name() == g.Wrapper
 }
 
 // generated reports whether a type is declared in an output.

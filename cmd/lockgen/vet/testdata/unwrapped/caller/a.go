@@ -18,6 +18,9 @@ func call(ctx context.Context, s unwrapped.Service) {
 	new(other.Impl).Pay(ctx, "") // want `Pay is called without the lock`
 	other.Wrapped{}.Pay(ctx, "") // want `Pay is called without the lock`
 	unwrapped.Facade{LockedService: unwrapped.NewLockedService(o)}.Pay(ctx, "")
+	unwrapped.Timed{}.Pay(ctx, "")
+	other.Handed{}.Pay(ctx, "")
+	(&other.Counting{Next: s}).Pay(ctx, "")
 	other.New().Pay(ctx, "")
 	other.Client{}.Pay(ctx, "")
 	f := o.Pay // want `Pay is taken as a value without the lock order:{id}: take it from LockedService`

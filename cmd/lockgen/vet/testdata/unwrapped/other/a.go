@@ -27,3 +27,24 @@ type Client struct{}
 
 func (Client) Pay(ctx context.Context, id string) error { return nil }
 func (Client) Get(ctx context.Context, id string) error { return nil }
+
+// Handed is given to a function that does not wrap it.
+type Handed struct{}
+
+func (Handed) Pay(ctx context.Context, id string) error { return nil }
+func (Handed) Get(ctx context.Context, id string) error { return nil }
+
+func serve(unwrapped.Service) {}
+
+func init() { serve(Handed{}) }
+
+var _ unwrapped.Service = (*Counting)(nil)
+
+// Counting passes its calls on, to the wrapper perhaps.
+type Counting struct {
+	Next unwrapped.Service
+	Paid int
+}
+
+func (c *Counting) Pay(ctx context.Context, id string) error { c.Paid++; return c.Next.Pay(ctx, id) }
+func (c *Counting) Get(ctx context.Context, id string) error { return c.Next.Get(ctx, id) }
