@@ -123,12 +123,19 @@ func (f *function) sets(lit *ast.FuncLit, v *types.Var) bool {
 	return found
 }
 
-// worksUnder finds calls that get the context, in functions inside of the node too.
+// worksUnder finds calls that get the context, also in functions inside of the node that calls get. It is not known when the others run.
 func (f *function) worksUnder(n ast.Node, ctx *types.Var, found func(*ast.CallExpr)) {
+	run := map[ast.Node]bool{}
 	ast.Inspect(n, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.FuncLit); ok {
+			return run[lit]
+		}
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return true
+		}
+		for _, e := range slices.Concat(call.Args, []ast.Expr{call.Fun}) {
+			run[ast.Unparen(e)] = true
 		}
 		isCtx := func(e ast.Expr) bool { return variable(f.info, e) == ctx }
 		if slices.ContainsFunc(call.Args, isCtx) && !f.indifferent(call) {

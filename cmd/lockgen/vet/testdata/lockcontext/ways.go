@@ -123,3 +123,18 @@ func asksForAValue(ctx context.Context, m *lockrt.Mutex) error {
 		return work(inner)
 	})
 }
+
+func worksLater(ctx context.Context, m *lockrt.Mutex, run func(func())) (func(), error) {
+	lease, err := m.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	after := func() { work(ctx) }
+	run(func() { work(ctx) }) // want `ctx does not end when the lock is lost`
+	func() { work(ctx) }()    // want `ctx does not end when the lock is lost`
+	if err := lease.Unlock(ctx); err != nil {
+		return nil, err
+	}
+	after()
+	return func() { work(ctx) }, nil
+}

@@ -239,3 +239,12 @@ func kinds(ctx context.Context, s lockrt.EntitySemaphore[ID], m lockrt.EntityMul
 	}
 	return errors.Join(fair.Err(), several.Err(), permit.Err())
 }
+
+func byItsID(ctx context.Context, s *lockrt.PermitSemaphore) error {
+	permit, err := s.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Release(ctx, permit.PermitID())
+	return work(permit.Context())
+}
