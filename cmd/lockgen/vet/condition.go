@@ -76,10 +76,63 @@ func (w *walk) possible(cond ast.Expr, known bool) (yes, no bool) {
 			return w.compared(cond.Op, cond.X, cond.Y, known)
 		}
 	case *ast.Ident:
-		return true, true
+		is, given := w.given[variable(w.info, cond)]
+		return is || !given, !is || !given
 	}
 	// errors.Is(err, ...) and the like ask which error it is.
 	return !w.asksAbout(cond, known), true
+}
+
+// givenAt lists the variables that conditions around a statement have looked at, with their values there, of those that keep their first value.
+func (f *function) givenAt(stmt ast.Node) map[*types.Var]bool {
+	given := map[*types.Var]bool{}
+	var add func(cond ast.Expr, is bool)
+	add = func(cond ast.Expr, is bool) {
+		switch cond := ast.Unparen(cond).(type) {
+		case *ast.UnaryExpr:
+			add(cond.X, !is) // of the operators only ! makes a condition
+		case *ast.BinaryExpr:
+			if cond.Op == token.LAND && is || cond.Op == token.LOR && !is {
+				add(cond.X, is)
+				add(cond.Y, is)
+			}
+		case *ast.Ident:
+			if v := variable(f.info, cond); v != nil && f.keeps(v) {
+				given[v] = is
+			}
+		}
+	}
+	ast.PreorderStack(f.body, nil, func(n ast.Node, stack []ast.Node) bool {
+		for i, outer := range stack {
+			branch, ok := outer.(*ast.IfStmt)
+			if n != stmt || !ok || i+1 == len(stack) {
+				continue
+			}
+			switch stack[i+1] {
+			case branch.Body:
+				add(branch.Cond, true)
+			case branch.Else:
+				add(branch.Cond, false)
+			}
+		}
+		return n != stmt
+	})
+	return given
+}
+
+// keeps reports whether a variable of the function keeps the value that it has first.
+func (f *function) keeps(v *types.Var) bool {
+	kept := f.node.Pos() <= v.Pos() && v.Pos() < f.node.End()
+	ast.Inspect(f.body, func(n ast.Node) bool {
+		if address, ok := n.(*ast.UnaryExpr); ok && address.Op == token.AND && variable(f.info, address.X) == v {
+			kept = false
+		}
+		if n != nil && assigns(f.info, n, v) && !f.declares(n, v) {
+			kept = false
+		}
+		return kept
+	})
+	return kept
 }
 
 // compared is what is possible behind a comparison.

@@ -126,6 +126,7 @@ type walk struct {
 	err   *types.Var            // says whether there is a lease; can be nil
 	visit func(n ast.Node) bool // visits each node on the way; false ends it
 	end   func(n ast.Node)      // the way ends: returns, panics, or comes to where it began
+	given map[*types.Var]bool   // variables that have this value on all of the ways
 	seen  map[place]bool
 }
 
@@ -136,7 +137,7 @@ type place struct {
 
 // run walks. Ways on which the error says that there is no lease are left out.
 func (w *walk) run() {
-	w.seen = map[place]bool{}
+	w.seen, w.given = map[place]bool{}, w.givenAt(w.from)
 	for _, b := range w.graph.Blocks {
 		if i := slices.Index(b.Nodes, w.from); i >= 0 && b.Live {
 			w.block(b, i+1, w.err != nil)

@@ -318,3 +318,48 @@ func switchesOverTruth(ctx context.Context, m *lockrt.Mutex) error {
 	}
 	return lease.Unlock(ctx)
 }
+
+func locksAndUnlocksIfTold(ctx context.Context, m *lockrt.Mutex, told bool) error {
+	var lease *lockrt.Lease
+	if told {
+		var err error
+		if lease, err = m.Lock(ctx); err != nil {
+			return err
+		}
+	}
+	if !told {
+		return work(ctx)
+	}
+	return lease.Unlock(ctx)
+}
+
+func locksIfToldTwice(ctx context.Context, m *lockrt.Mutex, told, again bool) (err error) {
+	var lease *lockrt.Lease
+	if told && !again {
+		lease, err = m.Lock(ctx)
+	} else {
+		lease, err = m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 344`
+	}
+	if err != nil || again {
+		return err
+	}
+	if told {
+		return lease.Unlock(ctx)
+	}
+	return work(lease.Context())
+}
+
+func isToldSomethingElse(ctx context.Context, m *lockrt.Mutex, told bool) (err error) {
+	var lease *lockrt.Lease
+	if told {
+		lease, err = m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 364`
+	}
+	if err != nil {
+		return err
+	}
+	told = ctx.Err() != nil
+	if told {
+		return lease.Unlock(ctx)
+	}
+	return nil
+}
