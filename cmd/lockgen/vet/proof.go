@@ -11,7 +11,7 @@ import (
 
 // Proof finds proofs of locks that prove nothing any more: a lockrt.Held that is shown to a function after it was unlocked, and one that is stored,
 // in a field, an element, a variable of the package or a channel, where it outlives the lock. A literal with a proof that is an argument of a call is as
-// good as the proof. The context of a lease that was unlocked is found too: it has ended.
+// good as the proof. The context of a lease that was unlocked is found too: it has ended. Its error and its values are still there.
 var Proof = &analysis.Analyzer{
 	Name:     "lockproof",
 	Doc:      "find proofs of locks that are used after their release, or stored\n\nA lockrt.Held says that the lock is held only until it is unlocked.",
@@ -48,6 +48,9 @@ func (f *function) afterRelease(call *ast.CallExpr) {
 			return false
 		}
 		f.inspect(n, func(n ast.Node) bool {
+			if f.outlives(n) {
+				return false
+			}
 			for _, name := range names {
 				f.useless(n, name)
 			}
@@ -56,6 +59,16 @@ func (f *function) afterRelease(call *ast.CallExpr) {
 		return true
 	}
 	w.run()
+}
+
+// outlives reports whether a node asks a context for something that it has after its end, too.
+func (f *function) outlives(n ast.Node) bool {
+	call, ok := n.(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	fn := callee(f.info, call)
+	return fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == "context" && slices.Contains([]string{"Err", "Cause", "Value", "WithoutCancel"}, fn.Name())
 }
 
 // aliases lists the variables that have the same lease, or its proof, with the variable itself. Only those count that get one value in the whole function.

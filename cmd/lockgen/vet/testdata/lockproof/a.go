@@ -56,6 +56,14 @@ func ended(ctx context.Context, lease *lockrt.Lease) error {
 	return work(lease.Context()) // want `lease was unlocked before: its context has ended`
 }
 
+func endedAndAsked(ctx context.Context, lease *lockrt.Lease) error {
+	if err := lease.Unlock(ctx); err != nil && lease.Context().Err() != nil {
+		println(lease.Context().Value("id"))
+		return context.Cause(lease.Context())
+	}
+	return work(context.WithoutCancel(lease.Context()))
+}
+
 func deferred(ctx context.Context, lease lockrt.EntityLease[lockrt.Held[ID]]) error {
 	defer lease.Unlock(ctx)
 	show(lease.Held())
