@@ -98,7 +98,7 @@
 //	after=keys          the keys of locks that are held when this one is taken, as in after=order:{}; several are quoted: "after=a:{} b:{}"
 //	max=n               the most elements that a list {path...} may have, by default 64; more are an error of the call
 //	linger=duration     the key stays with the client that long after the call, for its next call; at most 20ms; of mutexes without lease
-//	empty=allow         an empty text or []byte is a value like others, and an empty list locks nothing; without it they are errors of the call
+//	empty=allow         an empty text or []byte is a value like others, and an empty list of a service's method locks nothing; without it they are errors of the call
 //	ctx=name            the context parameter, if there are several
 //	method=Name         above an interface: the embedded method that the lock or nolock is for; it replaces the directive at the method's declaration
 //	kind=mutex          of a lock of a service, which is the default

@@ -38,7 +38,7 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	service := iface.Directive.Verb == directive.Service
 	c.prefix(m.effect.owner.directive)
 	for _, d := range m.directives {
-		if k := c.key(m, d, context, l.Builder); k != nil {
+		if k := c.key(m, d, context, l.Builder, service); k != nil {
 			k.Fence = d.Fence != nil
 			if service {
 				c.kind(k, d)
@@ -250,7 +250,7 @@ func (c *checker) bounded(m *method, l *model.Lock, own *time.Duration) {
 
 // key reads the template of a directive. The output need not be able to name the types of a key that it does not build
 // itself.
-func (c *checker) key(m *method, d *directive.Directive, context int, builder *model.Builder) *model.Key {
+func (c *checker) key(m *method, d *directive.Directive, context int, builder *model.Builder, service bool) *model.Key {
 	arg := d.Key
 	note := func(err error) {
 		if e, ok := errors.AsType[*key.Error](err); ok {
@@ -286,7 +286,7 @@ func (c *checker) key(m *method, d *directive.Directive, context int, builder *m
 		}
 		k.Text = t.Rename(m.named)
 	}
-	if !c.limits(d, k, builder == nil) {
+	if !c.limits(d, k, builder == nil, service) {
 		return nil
 	}
 	if p := m.effect.owner.directive; p != nil && p.Prefix != nil {
@@ -313,8 +313,8 @@ func (c *checker) key(m *method, d *directive.Directive, context int, builder *m
 // mostKeys is how many elements of a list are locked together without max.
 const mostKeys = 64
 
-// limits says in the values of a key what max and empty say, if they can say something. A key that is built here needs names of the language.
-func (c *checker) limits(d *directive.Directive, k *model.Key, here bool) bool {
+// limits says in the values of a key what max and empty say, if they can: typed locks need an element. A key that is built here needs names of the language.
+func (c *checker) limits(d *directive.Directive, k *model.Key, here, service bool) bool {
 	from, to := d.Key.ValuePos()
 	list, empty, tagged := false, false, false
 	for _, part := range k.Parts {
@@ -327,8 +327,8 @@ func (c *checker) limits(d *directive.Directive, k *model.Key, here bool) bool {
 		if v.Each != nil {
 			written = v.Each
 			list = true
-			empty = empty || !v.Array
-			v.Empty = d.Empty != nil
+			empty = empty || service && !v.Array
+			v.Empty = service && d.Empty != nil
 			v.Max = mostKeys
 			if d.Max != nil {
 				v.Max = d.MaxKeys

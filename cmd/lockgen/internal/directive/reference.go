@@ -26,7 +26,7 @@ var described = map[string]description{
 	"scope":    {"`return`, `iter`, `close`", "required for results that outlive the call", "When the wrapper releases the lock, if the method returns an iterator, a channel, a function or something to close: with `return` when the call returns; with `iter` when the loop over an `iter.Seq` or `iter.Seq2` ends, which allows one loop; with `close` when `Close() error` of an interface is called."},
 	"after":    {"keys, as `order:{}`; several in one quoted argument", "none", "The locks that the caller of the method holds already. A circle of such orders is a mistake."},
 	"max":      {"a number", "`64`", "The most elements of a list `{ids...}`. A call with more fails before anything is sent."},
-	"empty":    {"`allow`", "refused", "An empty text is a value like others, and an empty list locks nothing. Without it both are errors of the call."},
+	"empty":    {"`allow`", "refused", "An empty text is a value like others, and an empty list of a service's method locks nothing. Without it both are errors of the call. An `EntityMulti` of no elements is an error in any case."},
 	"method":   {"a method", "none", "Above an interface: the embedded method that the directive is for. It replaces what stands where that is declared."},
 	"ctx":      {"a parameter", "the one of type `context.Context`", "Which context ends the wait and is replaced by the lock's."},
 	"name":     {"an identifier", "`LockedX`, for locks `NewX`", "The name of the generated wrapper (service) or of its constructor (locks)."},
