@@ -158,7 +158,7 @@ func (w *walk) compared(op token.Token, x, y ast.Expr, known bool) (yes, no bool
 	case w.asksAbout(x, known) || w.asksAbout(y, known):
 		return false, true
 	default:
-		// What compares the error with nil inside of x or y is not understood.
+		// A comparison of the error inside of x or y is not understood.
 		unsure := known && w.err != nil && (mentions(w.info, x, w.err) || mentions(w.info, y, w.err))
 		return !unsure, !unsure
 	}
