@@ -191,7 +191,7 @@ func round(b *cfg.Block) ast.Node {
 	if loop.Value != nil {
 		set = append(set, loop.Value)
 	}
-	return &ast.AssignStmt{Lhs: set, Tok: loop.Tok, TokPos: loop.TokPos}
+	return &ast.AssignStmt{Lhs: set, Tok: loop.Tok, TokPos: loop.TokPos, Rhs: []ast.Expr{&ast.BadExpr{From: loop.TokPos, To: loop.TokPos}}}
 }
 
 // judges reports whether a node looks at the error, or compares the lease, and keeps what it has found: the value of a variable, or the case of a

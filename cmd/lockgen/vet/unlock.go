@@ -12,8 +12,9 @@ import (
 // A way ends where the function returns, where it panics if it recovers from that itself, and where the variable gets another value, as in the next
 // round of a loop: nobody can unlock the lease then. A defer in a loop is an unlock, although it comes only when the function returns.
 //
-// A lease that is dropped at once is meant only if it ends by itself: with WithLease or WithMaxHold, as an option of the call or of its lock. One that is to be held until the process ends is
-// reported too: unlock it when the process is told to stop, so that nobody has to wait for the watchdog.
+// A lease that is dropped at once, or that no way unlocks, is meant only if it ends by itself: with WithLease or WithMaxHold, as an option of the call or
+// of its lock. One that is to be held until the process ends is reported too: unlock it when the process is told to stop, so that nobody has to wait for
+// the watchdog.
 var Unlock = &analysis.Analyzer{
 	Name:     "unlock",
 	Doc:      "find leases that are not unlocked on some path\n\nA lease that nobody unlocks is renewed for as long as the process lives.",
@@ -38,7 +39,7 @@ func (f *function) unlocked(a acquisition) {
 		return
 	}
 	leak, how := f.leak(a)
-	if leak == nil {
+	if leak == nil || f.ends(a.call) && !f.releases(a.lease) {
 		return
 	}
 	done, call := f.how(a)
@@ -94,7 +95,7 @@ func (f *function) leak(a acquisition) (at ast.Node, how string) {
 		w.visit = func(n ast.Node) bool {
 			again(n)
 			now, _ := f.released(n, a.lease)
-			return n != a.stmt && !now && !overwritten(n)
+			return n != a.stmt && !now && !f.declares(n, a.lease) && !overwritten(n)
 		}
 		w.run()
 	}
@@ -104,6 +105,16 @@ func (f *function) leak(a acquisition) (at ast.Node, how string) {
 	}
 	w.run()
 	return at, how
+}
+
+// releases reports whether the function releases the lease on some way.
+func (f *function) releases(lease *types.Var) bool {
+	found := false
+	ast.Inspect(f.body, func(n ast.Node) bool {
+		found = found || f.isRelease(n, lease)
+		return !found
+	})
+	return found
 }
 
 // ends reports whether a call asks for a lease that ends by itself, as the call says or what made the lock.

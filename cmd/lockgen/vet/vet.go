@@ -128,11 +128,17 @@ func mentions(info *types.Info, n ast.Node, v *types.Var) bool {
 	return found
 }
 
-// assigns reports whether a node gives a variable another value.
+// assigns reports whether a node gives a variable another value, or is its declaration.
 func assigns(info *types.Info, n ast.Node, v *types.Var) bool {
-	assign, ok := n.(*ast.AssignStmt)
-	return ok && slices.ContainsFunc(assign.Lhs, func(e ast.Expr) bool {
+	is := func(e ast.Expr) bool {
 		id, ok := ast.Unparen(e).(*ast.Ident)
 		return ok && info.ObjectOf(id) == v
-	})
+	}
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		return slices.ContainsFunc(n.Lhs, is)
+	case *ast.ValueSpec:
+		return slices.ContainsFunc(n.Names, func(id *ast.Ident) bool { return is(id) })
+	}
+	return false
 }

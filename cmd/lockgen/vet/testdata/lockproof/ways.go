@@ -116,3 +116,12 @@ func unlocksEach(ctx context.Context, leases []lockrt.EntityLease[lockrt.Held[ID
 	}
 	return work(lease.Context()) // want `lease was unlocked before`
 }
+
+func declaresEach(ctx context.Context, leases []lockrt.EntityLease[lockrt.Held[ID]]) {
+	for len(leases) > 0 {
+		var lease = leases[0]
+		show(lease.Held())
+		lease.Unlock(ctx)
+		leases = leases[1:]
+	}
+}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
 func jumps(ctx context.Context, m *lockrt.Mutex, n int) error {
 again:
-	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 26`
+	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 27`
 	if err != nil {
 		n--
 		if n > 0 {
@@ -28,7 +29,7 @@ done:
 
 func jumpsBack(ctx context.Context, m *lockrt.Mutex) {
 again:
-	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that replaces it at line 31`
+	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that replaces it at line 32`
 	if err == nil && work(lease.Context()) == nil {
 		goto again
 	}
@@ -39,7 +40,7 @@ func labels(ctx context.Context, m *lockrt.Mutex, rounds [][]int) error {
 rows:
 	for _, row := range rounds {
 		for _, n := range row {
-			lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 54`
+			lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 55`
 			switch {
 			case err != nil:
 				continue rows
@@ -72,7 +73,7 @@ rows:
 }
 
 func selects(ctx context.Context, m *lockrt.Mutex, done <-chan error) error {
-	lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 81`
+	lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 82`
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func panicsAndReturns(ctx context.Context, m *lockrt.Mutex) (err error) {
 			err = errors.New("panic")
 		}
 	}()
-	lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that panics at line 114`
+	lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that panics at line 115`
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func deferredInLoopAsItIs(ctx context.Context, locks []*lockrt.Mutex) (err error
 func deferredInLoopAsItWillBe(ctx context.Context, locks []*lockrt.Mutex) (err error) {
 	var lease *lockrt.Lease
 	for _, m := range locks {
-		if lease, err = m.Lock(ctx); err != nil { // want `lease is not unlocked on the way that replaces it at line 157`
+		if lease, err = m.Lock(ctx); err != nil { // want `lease is not unlocked on the way that replaces it at line 158`
 			return err
 		}
 		defer func() { lease.Unlock(ctx) }()
@@ -178,7 +179,7 @@ func deferredBefore(ctx context.Context, m *lockrt.Mutex) (err error) {
 }
 
 func replaced(ctx context.Context, a, b *lockrt.Mutex) error {
-	lease, err := a.Lock(ctx) // want `lease is not unlocked on the way that replaces it at line 185`
+	lease, err := a.Lock(ctx) // want `lease is not unlocked on the way that replaces it at line 186`
 	if err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func replaced(ctx context.Context, a, b *lockrt.Mutex) error {
 
 func rangesOverFunc(ctx context.Context, m *lockrt.Mutex, all iter.Seq[int]) error {
 	for n := range all {
-		lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 199`
+		lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 200`
 		if err != nil {
 			return err
 		}
@@ -207,7 +208,7 @@ func rangesOverFunc(ctx context.Context, m *lockrt.Mutex, all iter.Seq[int]) err
 
 func yields(ctx context.Context, m *lockrt.Mutex) iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
-		lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 217`
+		lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 218`
 		if err != nil {
 			yield(0, err)
 			return
@@ -246,7 +247,7 @@ func switches(ctx context.Context, m *lockrt.Mutex) error {
 }
 
 func switchesAndLeaves(ctx context.Context, m *lockrt.Mutex) error {
-	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 252`
+	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 253`
 	switch err {
 	case nil:
 		return work(lease.Context())
@@ -266,7 +267,7 @@ func certainError(ctx context.Context, m *lockrt.Mutex) error {
 }
 
 func bothMustHold(ctx context.Context, m *lockrt.Mutex, ready bool) error {
-	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 273`
+	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 274`
 	if err == nil && ready {
 		return lease.Unlock(ctx)
 	}
@@ -274,7 +275,7 @@ func bothMustHold(ctx context.Context, m *lockrt.Mutex, ready bool) error {
 }
 
 func oneMustHold(ctx context.Context, m *lockrt.Mutex, ready bool) error {
-	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 279`
+	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 280`
 	if err != nil || !ready {
 		return err
 	}
@@ -338,7 +339,7 @@ func locksIfToldTwice(ctx context.Context, m *lockrt.Mutex, told, again bool) (e
 	if told && !again {
 		lease, err = m.Lock(ctx)
 	} else {
-		lease, err = m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 344`
+		lease, err = m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 345`
 	}
 	if err != nil || again {
 		return err
@@ -352,7 +353,7 @@ func locksIfToldTwice(ctx context.Context, m *lockrt.Mutex, told, again bool) (e
 func isToldSomethingElse(ctx context.Context, m *lockrt.Mutex, told bool) (err error) {
 	var lease *lockrt.Lease
 	if told {
-		lease, err = m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 364`
+		lease, err = m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 365`
 	}
 	if err != nil {
 		return err
@@ -362,4 +363,47 @@ func isToldSomethingElse(ctx context.Context, m *lockrt.Mutex, told bool) (err e
 		return lease.Unlock(ctx)
 	}
 	return nil
+}
+
+func deferredInLoopAsDeclaredThere(ctx context.Context, locks []*lockrt.Mutex) (err error) {
+	for _, m := range locks {
+		var lease *lockrt.Lease
+		if lease, err = m.Lock(ctx); err != nil {
+			return err
+		}
+		defer func() { lease.Unlock(ctx) }()
+	}
+	return work(ctx)
+}
+
+func declaredAnew(ctx context.Context, locks []*lockrt.Mutex) (err error) {
+	for _, m := range locks {
+		var lease, err = m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 389`
+		if err == nil {
+			err = work(lease.Context())
+		}
+		if err == nil {
+			err = lease.Unlock(ctx)
+		}
+	}
+	return nil
+}
+
+func leftToExpire(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.Lock(ctx, lockrt.WithLease(time.Minute))
+	if err != nil {
+		return err
+	}
+	return work(lease.Context())
+}
+
+func leftToExpireOnOneWay(ctx context.Context, m *lockrt.Mutex) error {
+	lease, err := m.Lock(ctx, lockrt.WithLease(time.Minute)) // want `lease is not unlocked on the way that returns at line 406`
+	if err != nil {
+		return err
+	}
+	if err := work(lease.Context()); err != nil {
+		return err
+	}
+	return lease.Unlock(ctx)
 }
