@@ -56,6 +56,10 @@ func (w *walk) tag(b *cfg.Block) ast.Expr {
 
 // possible reports whether there can be a lease if a condition is true, and if it is false.
 func (w *walk) possible(cond ast.Expr, known bool) (yes, no bool) {
+	text, plain := positive(cond)
+	if is, given := w.given[text]; given {
+		return is == plain, is != plain
+	}
 	switch cond := ast.Unparen(cond).(type) {
 	case *ast.UnaryExpr:
 		if cond.Op == token.NOT {
@@ -76,30 +80,31 @@ func (w *walk) possible(cond ast.Expr, known bool) (yes, no bool) {
 			return w.compared(cond.Op, cond.X, cond.Y, known)
 		}
 	case *ast.Ident:
-		is, given := w.given[variable(w.info, cond)]
-		return is || !given, !is || !given
+		return true, true
 	}
 	// errors.Is(err, ...) and the like ask which error it is.
 	return !w.asksAbout(cond, known), true
 }
 
-// givenAt lists the variables that conditions around a statement have looked at, with their values there, of those that keep their first value.
-func (f *function) givenAt(stmt ast.Node) map[*types.Var]bool {
-	given := map[*types.Var]bool{}
+// givenAt has the conditions around a statement, as texts, and whether they are true there. Only those count whose variables and fields the function
+// does not change.
+func (f *function) givenAt(stmt ast.Node) map[string]bool {
+	given := map[string]bool{}
 	var add func(cond ast.Expr, is bool)
 	add = func(cond ast.Expr, is bool) {
-		switch cond := ast.Unparen(cond).(type) {
-		case *ast.UnaryExpr:
-			add(cond.X, !is) // of the operators only ! makes a condition
-		case *ast.BinaryExpr:
-			if cond.Op == token.LAND && is || cond.Op == token.LOR && !is {
-				add(cond.X, is)
-				add(cond.Y, is)
-			}
-		case *ast.Ident:
-			if v := variable(f.info, cond); v != nil && f.keeps(v) {
-				given[v] = is
-			}
+		cond = ast.Unparen(cond)
+		if not, ok := cond.(*ast.UnaryExpr); ok && not.Op == token.NOT {
+			add(not.X, !is)
+			return
+		}
+		if both, ok := cond.(*ast.BinaryExpr); ok && (both.Op == token.LAND && is || both.Op == token.LOR && !is) {
+			add(both.X, is)
+			add(both.Y, is)
+			return
+		}
+		if f.keeps(cond) {
+			text, plain := positive(cond)
+			given[text] = is == plain
 		}
 	}
 	ast.PreorderStack(f.body, nil, func(n ast.Node, stack []ast.Node) bool {
@@ -120,15 +125,58 @@ func (f *function) givenAt(stmt ast.Node) map[*types.Var]bool {
 	return given
 }
 
-// keeps reports whether a variable of the function keeps the value that it has first.
-func (f *function) keeps(v *types.Var) bool {
-	kept := f.node.Pos() <= v.Pos() && v.Pos() < f.node.End()
-	ast.Inspect(f.body, func(n ast.Node) bool {
-		if address, ok := n.(*ast.UnaryExpr); ok && address.Op == token.AND && variable(f.info, address.X) == v {
-			kept = false
+// positive is the text of a condition without what negates it, and whether nothing does.
+func positive(cond ast.Expr) (text string, plain bool) {
+	switch cond := ast.Unparen(cond).(type) {
+	case *ast.UnaryExpr:
+		if cond.Op == token.NOT {
+			text, plain = positive(cond.X)
+			return text, !plain
 		}
-		if n != nil && assigns(f.info, n, v) && !f.declares(n, v) {
-			kept = false
+	case *ast.BinaryExpr:
+		if cond.Op == token.EQL || cond.Op == token.NEQ {
+			return types.ExprString(cond.X) + " == " + types.ExprString(cond.Y), cond.Op == token.EQL
+		}
+	}
+	return types.ExprString(ast.Unparen(cond)), true
+}
+
+// keeps reports whether a condition is one of variables of the function, and of their fields, that keep their first values.
+func (f *function) keeps(cond ast.Expr) bool {
+	kept, parts := true, map[string]bool{}
+	first := map[string]bool{} // variables that have been declared
+	ast.Inspect(cond, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr, *ast.IndexExpr, *ast.StarExpr, *ast.FuncLit:
+			kept = false // it can have another value each time
+		case *ast.UnaryExpr:
+			kept = kept && n.Op != token.ARROW
+		case *ast.SelectorExpr:
+			parts[types.ExprString(n)] = true
+		case *ast.Ident:
+			v, ok := f.info.Uses[n].(*types.Var)
+			if ok && !v.IsField() {
+				parts[n.Name], first[n.Name] = true, v.Pos() < f.body.Pos()
+				kept = kept && f.node.Pos() <= v.Pos() && v.Pos() < f.node.End()
+			}
+		}
+		return kept
+	})
+	ast.Inspect(f.body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.UnaryExpr:
+			kept = kept && !(n.Op == token.AND && parts[types.ExprString(n.X)])
+		case *ast.IncDecStmt:
+			kept = kept && !parts[types.ExprString(n.X)]
+		case *ast.AssignStmt:
+			for _, e := range n.Lhs {
+				id, ok := e.(*ast.Ident)
+				declares := ok && f.info.Defs[id] != nil && !first[id.Name]
+				if declares {
+					first[id.Name] = true
+				}
+				kept = kept && (declares || !parts[types.ExprString(e)])
+			}
 		}
 		return kept
 	})

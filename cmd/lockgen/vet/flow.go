@@ -126,7 +126,7 @@ type walk struct {
 	err   *types.Var            // says whether there is a lease; can be nil
 	visit func(n ast.Node) bool // visits each node on the way; false ends it
 	end   func(n ast.Node)      // the way ends: returns, panics, or comes to where it began
-	given map[*types.Var]bool   // variables that have this value on all of the ways
+	given map[string]bool       // conditions that are true, or false, on all of the ways
 	seen  map[place]bool
 }
 

@@ -407,3 +407,56 @@ func leftToExpireOnOneWay(ctx context.Context, m *lockrt.Mutex) error {
 	}
 	return lease.Unlock(ctx)
 }
+
+type options struct{ lock bool }
+
+func locksIfThereIsAMutex(ctx context.Context, m *lockrt.Mutex, o *options) (err error) {
+	var lease, second *lockrt.Lease
+	if m != nil {
+		if lease, err = m.Lock(ctx); err != nil {
+			return err
+		}
+	}
+	if m == nil || !o.lock {
+		return lease.Unlock(ctx)
+	}
+	if o.lock {
+		second, err = m.Lock(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, lease.Unlock(ctx))
+	}
+	if o.lock {
+		err = second.Unlock(ctx)
+	}
+	return errors.Join(err, lease.Unlock(ctx))
+}
+
+func changesTheOption(ctx context.Context, m *lockrt.Mutex, o *options) (err error) {
+	var lease *lockrt.Lease
+	if o.lock {
+		lease, err = m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 447`
+	}
+	if err != nil {
+		return err
+	}
+	o.lock = false
+	if o.lock {
+		return lease.Unlock(ctx)
+	}
+	return nil
+}
+
+func asksAnotherVariable(ctx context.Context, m *lockrt.Mutex, err error, n int) error {
+	if err == nil && n == 0 {
+		lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line 459`
+		if err != nil {
+			return err
+		}
+		if n++; n == 0 {
+			return lease.Unlock(ctx)
+		}
+		return err
+	}
+	return err
+}
