@@ -153,6 +153,14 @@ type Service interface {
 	require.Zero(t, run("-cache=on"))
 	require.Zero(t, run("-cache=on", "-check"))
 
+	// Nothing is remembered that depends on what a test imports.
+	write("shop/orders/dot_test.go", "package orders\n\nimport . \"example.com/shop/kit\"\n\nvar _ Kit\n")
+	write("shop/kit/kit.go", "package kit\n\ntype Kit string\n")
+	require.Zero(t, run("-cache=on", "-check"))
+	write("shop/kit/kit.go", "package kit\n\ntype Kit string\n\ntype LockedService Kit\n")
+	require.Equal(t, 1, run("-cache=on", "-check"))
+	require.NoError(t, os.Remove(filepath.Join(dir, "orders", "dot_test.go")))
+
 	t.Setenv("CI", "true")
 	last := kept()
 	require.Zero(t, run("-cache=on", "-check"))

@@ -83,7 +83,11 @@ func (l *loader) dotted(p *Package, module *packages.Module, dots []*ast.ImportS
 			if built, err := l.result.Build.MatchFile(dir, entry.Name()); err != nil || !built || strings.HasSuffix(entry.Name(), "_test.go") {
 				continue
 			}
-			file, _ := parser.ParseFile(l.list.Fset(), filepath.Join(dir, entry.Name()), nil, parser.SkipObjectResolution)
+			name := filepath.Join(dir, entry.Name())
+			if _, ok := l.sums[name]; !ok {
+				l.result.print = "" // which is not of this file, so the next run has to look again
+			}
+			file, _ := parser.ParseFile(l.list.Fset(), name, nil, parser.SkipObjectResolution)
 			if file == nil {
 				continue
 			}
