@@ -516,6 +516,29 @@ func TestRedisson_Permit_GetLeaseTime(t *testing.T) {
 	require.NoError(t, p.Release(t.Context()))
 }
 
+// A Java program can have permits last for longer than a time.Duration can say.
+func TestPermit_LastsForCenturies(t *testing.T) {
+	t.Parallel()
+	const century = 100 * 365 * 24 * time.Hour
+	for _, years := range []int{300, 600, 30_000} {
+		s := newPermits(t, 1)
+		p := permit(t, s, 1, lockrt.WithLease(time.Minute))
+		raw, err := hex.DecodeString(p.PermitID())
+		require.NoError(t, err)
+		ends := time.Now().UnixMilli() + int64(years)*(century/100).Milliseconds()
+		redistest.Shared(t).Do("ZADD", "{"+s.Key()+"}:timeout", "XX", ms(ends), string(raw))
+		left, err := s.TTL(patient(t), p.PermitID())
+		require.NoError(t, err)
+		if years < 30_000 {
+			require.Greater(t, left, 2*century, "%d years", years)
+		} else { // more than Redisson's never
+			require.Negative(t, left)
+		}
+		require.Greater(t, time.Until(p.Until()), century/2, "%d years", years)
+		require.NoError(t, p.Release(t.Context()))
+	}
+}
+
 // multiPermits has some take so many each, of two, and release them.
 func multiPermits(t *testing.T, wants ...int) {
 	t.Helper()

@@ -69,7 +69,7 @@ func duration(left int64) time.Duration {
 	if left < 0 {
 		return forEver
 	}
-	return time.Duration(left) * time.Millisecond
+	return protocol.Milliseconds(left)
 }
 
 // forEver is the duration of a permit that does not expire.

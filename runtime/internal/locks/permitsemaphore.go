@@ -91,7 +91,7 @@ func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, er
 	case left == protocol.NoPermit:
 		return 0, &observe.Error{Op: "ttl", Key: s.key, Err: fmt.Errorf("%w: Redis has no such permit", failure.ErrLost)}
 	}
-	return time.Duration(left) * time.Millisecond, nil
+	return protocol.Milliseconds(left), nil
 }
 
 func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {

@@ -62,7 +62,7 @@ func ReadInspection(reply any) (in Inspection, err error) {
 		in.Fields = append(in.Fields, Field{owner, value})
 	}
 	if len(in.Fields) > 0 {
-		in.TTL = max(time.Duration(numbers[0])*time.Millisecond, -time.Millisecond)
+		in.TTL = max(Milliseconds(numbers[0]), -time.Millisecond)
 	}
 	return in, nil
 }

@@ -131,6 +131,14 @@ func TestCounting(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, PermitVerdict{Served: 2, Next: -time.Millisecond, Lasts: want}, v)
 	}
+	for _, centuries := range []int64{3, 6} { // a Duration has less than three
+		ms := centuries * 100 * 365 * 24 * time.Hour.Milliseconds()
+		v, err := ReadPermits([]int64{0, ms, ms})
+		require.NoError(t, err)
+		require.Equal(t, v.Next, v.Lasts)
+		require.Greater(t, v.Next.Hours(), 200*365*24.0)
+		require.Greater(t, v.Next+time.Minute, v.Next)
+	}
 	_, err := ReadPermits([]int64{2, -1})
 	require.Error(t, err)
 	available, taken, err := ReadPermitCount([]int64{-1, 5})

@@ -207,6 +207,9 @@ func TestReadInspection(t *testing.T) {
 	in, err = ReadInspection([]any{int64(-1), int64(0), int64(0), "u:5", "1"})
 	require.NoError(t, err)
 	require.Equal(t, -time.Millisecond, in.TTL, "it does not expire")
+	in, err = ReadInspection([]any{6 * 100 * 365 * 24 * time.Hour.Milliseconds(), int64(0), int64(0), "u:5", "1"})
+	require.NoError(t, err)
+	require.Greater(t, in.TTL.Hours(), 200*365*24.0, "a Java program has it for six centuries")
 	for _, bad := range []any{
 		nil, int64(1), []any{}, []any{int64(1), int64(2)}, []any{int64(1), int64(2), int64(3), "u:5"},
 		[]any{int64(1), "2", int64(3)}, []any{int64(1), int64(2), int64(3), int64(4), "1"}, []any{int64(1), int64(2), int64(3), "u:5", int64(1)},

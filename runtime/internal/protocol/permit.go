@@ -51,9 +51,9 @@ func ReadPermits(reply []int64) (PermitVerdict, error) {
 	if err := short(scripts.PermitAcquire, reply, 3); err != nil {
 		return PermitVerdict{}, err
 	}
-	verdict := PermitVerdict{Served: reply[0], Next: time.Duration(reply[1]) * time.Millisecond}
+	verdict := PermitVerdict{Served: reply[0], Next: Milliseconds(reply[1])}
 	if lasts := reply[2]; lasts != ended {
-		verdict.Lasts = time.Duration(lasts) * time.Millisecond
+		verdict.Lasts = Milliseconds(lasts)
 	}
 	return verdict, nil
 }

@@ -12,6 +12,7 @@ package protocol
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -93,6 +94,13 @@ func (p *Process) millis(d time.Duration) string {
 
 // millis returns a duration in milliseconds, as Redis reads it.
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// Milliseconds returns the duration of a number of milliseconds that Redis has replied. A Java program can set a longer one than a Duration can say:
+// that is the longest one then, but for an hour, to which a caller can add a little.
+func Milliseconds(n int64) time.Duration {
+	const most = int64((math.MaxInt64 - time.Hour) / time.Millisecond)
+	return time.Duration(max(-most, min(n, most))) * time.Millisecond
+}
 
 // clock returns the time in milliseconds since 1970, as Redisson's fair lock reads it.
 func clock(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }

@@ -152,7 +152,7 @@ func (r *LineCore) Settle(op *AcquireOp, sent time.Time, reply protocol.Verdict,
 	var ev engine.Event
 	if judged == engine.JudgedRefused {
 		tk.UnclaimedGrant, tk.Forced = tk.UnclaimedGrant && tk.HandedAt() != 0, false
-		wait := time.Duration(reply.Wait) * time.Millisecond
+		wait := protocol.Milliseconds(reply.Wait)
 		ev = r.Kind.Refused(op, sent, reply, engine.Event{Kind: engine.Refused, TTL: wait, Foreign: true, InLine: !op.Terms.Polling})
 	}
 	if judged != engine.JudgedGranted || w == nil {

@@ -37,7 +37,7 @@ func (t *Transport) TTL(key, owner string) (ttl time.Duration, ours bool, err er
 		return 0, false, err
 	}
 	ms, err := t.translate(replies[1]).AsInt64()
-	return time.Duration(ms) * time.Millisecond, ours, err
+	return protocol.Milliseconds(ms), ours, err
 }
 
 // Get asks for the text of a key, and whether there is one.
