@@ -17,6 +17,8 @@
 -- ARGV[7]  note of the owner, empty if it cannot hear of a grant
 -- ARGV[8]  number of fencing tokens to draw
 -- ARGV[9]  for how many milliseconds their counter is kept, or 0 for ever
+-- ARGV[10]  for how many milliseconds the head of the queue keeps its place at most while the lock is free, if it has no note;
+--          the script keeps it for two seconds in any case
 --
 -- Reply: {-2, token, 0, 0, 0}        acquired: the owner holds the lock for the whole lease from now, or longer; token is
 --                                    the first of its fencing tokens, 0 if it asked for none
@@ -80,6 +82,13 @@ else
       else
         free = 1
         time = tonumber(redis.call('zscore', times, head) or nil)
+        -- A waiter of this library reckons that all places ahead of it are as long as its own, and the place of a Java thread behind it ends
+        -- as much later. The thread has the message that it is next, unless it is dead.
+        local most = now + math.max(tonumber(ARGV[10]) or math.huge, least)
+        if time and time > most and redis.call('hexists', notes, head) == 0 then
+          time = most
+          redis.call('zadd', times, most, head)
+        end
         ttl = time and math.max(0, time - now) or -1
       end
     end

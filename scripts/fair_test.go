@@ -64,7 +64,7 @@ func (l *fairLock) note(owner string, wait int64) string {
 
 func (l *fairLock) ask(owner, line string, wait, now int64, tokens string) ([]int64, error) {
 	return l.eval(scripts.FairAcquire, l.keys(), "600000", owner, line, strconv.FormatInt(wait, 10), strconv.FormatInt(now, 10),
-		plain, l.note(owner, wait), tokens, "60000").AsIntSlice()
+		plain, l.note(owner, wait), tokens, "60000", strconv.FormatInt(fairWait, 10)).AsIntSlice()
 }
 
 func (l *fairLock) giveBack(owner string, wait, now int64, after ...string) (int64, error) {
@@ -388,6 +388,53 @@ func TestFair_WhoComesLateKeepsTheOrder(t *testing.T) {
 			n, err = first(l.ask(l.deaf2, "2", fairWait, epoch+4, "0"))
 			require.NoError(t, err)
 			require.EqualValues(t, taken, n, "it is next")
+		})
+	}
+}
+
+// A Java thread that is next and does not come, since it is dead, delays the others by the duration of one place, however long the waiters
+// that gave up ahead of it might have waited.
+func TestFair_AThreadThatIsNextHasOnePlace(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			l := newFairLock(newSceneUnheard(t, b.client(t)))
+			l.set([][]string{{"HSET", "KEY", ours, "1"}, {"PEXPIRE", "KEY", "30000"}})
+			var hasty []string // threads of tryLock(1, SECONDS)
+			for i := range 10 {
+				hasty = append(hasty, fmt.Sprintf("%s%d", theirs[:37], 100+i))
+				_, err := l.ask(hasty[i], "1", 1000, epoch, "0")
+				require.NoError(t, err)
+			}
+			for _, line := range []string{"1", "2"} {
+				_, err := l.ask(l.hears, line, fairWait, epoch, "0")
+				require.NoError(t, err)
+			}
+			for _, owner := range []string{theirs, l.hears2} {
+				_, err := l.ask(owner, "1", fairWait, epoch, "0")
+				require.NoError(t, err)
+			}
+			for _, owner := range hasty {
+				_, err := l.giveBack(owner, 1000, epoch)
+				require.NoError(t, err)
+			}
+			l.int("DEL", "KEY")
+			n, err := first(l.ask(l.hears, "2", fairWait, epoch, "0"))
+			require.NoError(t, err)
+			require.EqualValues(t, taken, n)
+			_, err = l.giveBack(l.hears, fairWait, epoch)
+			require.NoError(t, err)
+			require.Greater(t, l.state().times[theirs], 12*fairWait, "as if each of the hasty ones had waited for as long as the waiter behind them")
+			for _, later := range []int64{0, 1000} { // one place, from the first request on
+				reply, err := l.ask(l.hears2, "2", fairWait, epoch+later, "0")
+				require.NoError(t, err)
+				require.Equal(t, []int64{fairWait - later, 1, 1}, reply[:3])
+			}
+			reply, err := l.ask(l.hears2, "2", fairWait, epoch+fairWait, "0")
+			require.NoError(t, err)
+			require.EqualValues(t, taken, reply[0])
+			require.Empty(t, l.state().queue)
 		})
 	}
 }
@@ -743,6 +790,9 @@ func (m *fairModel) ask(owner string, line bool) bool {
 		}
 	}
 	m.pass()
+	if len(m.holder) == 0 && len(m.queue) > 0 && m.queue[0] == theirs {
+		m.times[theirs] = min(m.times[theirs], m.now+fairWait)
+	}
 	return false
 }
 

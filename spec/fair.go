@@ -194,7 +194,7 @@ func (r *fairRun) pass() {
 }
 
 // ask is fair_acquire.lua. A place is where it waits, if it does: queued says so.
-func (r *fairRun) ask(p FairPlace, queued bool, note string, lease time.Duration) (granted bool) {
+func (r *fairRun) ask(p FairPlace, queued bool, note string, lease time.Duration, next int64) (granted bool) {
 	if r.Owner == p.Owner {
 		r.Last = ""
 		r.left = max(r.left, lease)
@@ -213,6 +213,13 @@ func (r *fairRun) ask(p FairPlace, queued bool, note string, lease time.Duration
 	}
 	if r.Owner == "" {
 		r.pass()
+	}
+	if r.Owner == "" && len(r.Queue) > 0 && next > 0 {
+		head := r.Queue[0]
+		until, has := r.Until[head]
+		if _, noted := r.Notes[head]; has && !noted { // the thread that is next may be dead
+			r.Until[head] = min(until, r.now+max(next, leastPlace))
+		}
 	}
 	return false
 }

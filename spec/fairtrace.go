@@ -25,6 +25,7 @@ type FairSaid struct {
 	TTL    time.Duration // of Ask, Renew and the actions of Redisson: the lease
 	Keeps  bool          // of JavaRelease: the thread has the lock more than once
 	Tokens int64         // of Ask: how many it wants
+	Next   int64         // of Ask: how long the place of a head without a note lasts at most while the lock is free, in ms, if that is longer than two seconds
 	With   []FairPlace   // of Release and Leave: the others; of Force: the owners that it may be taken from, or none for any
 	Asker  string        // of Leave: the process
 	Clock  int64         // of the client, in ms since 1970
@@ -122,7 +123,7 @@ func (c *FairCheck) step(s FairSeen, e FairSaid) (to FairSeen, why string) {
 	tokens := int64(0)
 	switch e.Action {
 	case "Ask":
-		if r.ask(e.Place, e.Queued, e.Note, e.TTL) {
+		if r.ask(e.Place, e.Queued, e.Note, e.TTL, e.Next) {
 			tokens = e.Tokens
 		}
 	case "Release":

@@ -57,7 +57,8 @@ func (r *Fair) waits(tk *FairTicket, w *resource.Waiter, asked bool) {
 // Acquire returns the request for a ticket. A process that would not hear of a grant gets the lock only when it asks.
 func (r *Fair) Acquire(op *resource.AcquireOp) protocol.Command {
 	tk, t, w := FairTicketFrom(op.Ticket), op.Terms, op.Waiter
-	req := protocol.FairRequest{Owner: r.Owner(op.Ticket), Queue: protocol.NotQueued, Lease: t.TTL, Wait: tk.Wait, Hears: !w.Once() && !t.Polling}
+	req := protocol.FairRequest{Owner: r.Owner(op.Ticket), Queue: protocol.NotQueued, Lease: t.TTL, Wait: tk.Wait, Next: r.Client.Settings.FairWait,
+		Hears: !w.Once() && !t.Polling}
 	if t.Fenced {
 		req.Tokens = 1
 	}

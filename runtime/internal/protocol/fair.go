@@ -37,6 +37,7 @@ type FairRequest struct {
 	Queue  Queueing
 	Lease  time.Duration
 	Wait   time.Duration // how long its place in the queue lasts, beyond those before it
+	Next   time.Duration // how long the place of a Java thread that is next lasts at most while the lock is free
 	Hears  bool          // it may be handed the lock by a message
 	Tokens int           // how many fencing tokens it wants
 }
@@ -48,7 +49,7 @@ func (l *Fair) Acquire(r FairRequest, at time.Time) Command {
 		note = millis(r.Wait) + " " + millis(min(HandOverLease, r.Lease)) + " " + drawn + " " + l.p.keepTokens
 	}
 	return Command{scripts.FairAcquire, l.keys(),
-		[]string{millis(r.Lease), r.Owner, string(r.Queue), millis(r.Wait), clock(at), l.p.publish, note, drawn, l.p.keepTokens}}
+		[]string{millis(r.Lease), r.Owner, string(r.Queue), millis(r.Wait), clock(at), l.p.publish, note, drawn, l.p.keepTokens, millis(r.Next)}}
 }
 
 // ReadFairAcquire reads the reply to [Fair.Acquire].

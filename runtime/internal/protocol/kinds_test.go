@@ -51,12 +51,12 @@ func TestFair(t *testing.T) {
 	at := time.UnixMilli(1700000000123)
 	keys := []string{"k", "redisson_lock_queue:{k}", "redisson_lock_timeout:{k}", "lockgen_fair:{k}", "redisson_lock__channel:{k}", "redisson_lock_token:{k}"}
 	for name, c := range map[string]struct{ got, want Command }{
-		"try": {l.Acquire(FairRequest{Owner: "u:5", Queue: NotQueued, Lease: time.Second, Wait: 3 * time.Second}, at),
-			Command{scripts.FairAcquire, keys, []string{"1000", "u:5", "0", "3000", "1700000000123", "both", "", "0", "60000"}}},
-		"wait, and hear": {l.Acquire(FairRequest{Owner: "u:5", Queue: Queued, Lease: 30 * time.Second, Wait: 3 * time.Second, Hears: true, Tokens: 1}, at),
-			Command{scripts.FairAcquire, keys, []string{"30000", "u:5", "1", "3000", "1700000000123", "both", "3000 2000 1 60000", "1", "60000"}}},
-		"a short lease is handed over short": {l.Acquire(FairRequest{Owner: "u:5", Queue: StillQueued, Lease: time.Second, Wait: 3 * time.Second, Hears: true}, at),
-			Command{scripts.FairAcquire, keys, []string{"1000", "u:5", "2", "3000", "1700000000123", "both", "3000 1000 0 60000", "0", "60000"}}},
+		"try": {l.Acquire(FairRequest{Owner: "u:5", Queue: NotQueued, Lease: time.Second, Wait: 3 * time.Second, Next: 5 * time.Second}, at),
+			Command{scripts.FairAcquire, keys, []string{"1000", "u:5", "0", "3000", "1700000000123", "both", "", "0", "60000", "5000"}}},
+		"wait, and hear": {l.Acquire(FairRequest{Owner: "u:5", Queue: Queued, Lease: 30 * time.Second, Wait: 3 * time.Second, Next: 5 * time.Second, Hears: true, Tokens: 1}, at),
+			Command{scripts.FairAcquire, keys, []string{"30000", "u:5", "1", "3000", "1700000000123", "both", "3000 2000 1 60000", "1", "60000", "5000"}}},
+		"a short lease is handed over short": {l.Acquire(FairRequest{Owner: "u:5", Queue: StillQueued, Lease: time.Second, Wait: 3 * time.Second, Next: 5 * time.Second, Hears: true}, at),
+			Command{scripts.FairAcquire, keys, []string{"1000", "u:5", "2", "3000", "1700000000123", "both", "3000 1000 0 60000", "0", "60000", "5000"}}},
 		"release": {l.Release("u:5", 3*time.Second, at, []Departure{{6, time.Second}, {7, 2 * time.Second}}),
 			Command{scripts.FairRelease, keys, []string{"u:5", "3000", "1700000000123", "both", "6", "1000", "7", "2000"}}},
 		"leave": {l.Leave([]Departure{{5, time.Second}, {6, 2 * time.Second}}, at),

@@ -23,7 +23,7 @@ func FairEvents(script string, keys, args []string, calls [][]string) (of []stri
 	switch script {
 	case "fair_acquire":
 		add(keys[0], spec.FairSaid{Action: "Ask", TTL: millis(args[0]), Place: spec.FairPlace{Owner: args[1], Wait: number(args[3])},
-			Queued: args[2] != "0", Clock: number(args[4]), Note: args[6], Tokens: number(args[7])})
+			Queued: args[2] != "0", Clock: number(args[4]), Note: args[6], Tokens: number(args[7]), Next: number(args[9])})
 	case "fair_release":
 		uuid, _ := protocol.ClientOf(args[0])
 		add(keys[0], spec.FairSaid{Action: "Release", Place: spec.FairPlace{Owner: args[0], Wait: number(args[1])}, Clock: number(args[2]),

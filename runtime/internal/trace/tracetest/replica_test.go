@@ -25,7 +25,7 @@ func fairCommand(at int64, owner string, calls ...[]string) *Command {
 	clock := strconv.FormatInt(at, 10)
 	keys := []string{"key", "redisson_lock_queue:{key}", "redisson_lock_timeout:{key}", "lockgen_fair:{key}", "redisson_lock__channel:{key}", "redisson_lock_token:{key}"}
 	words := append([]string{"evalsha", scripts.FairAcquire.SHA1(), "6"}, keys...)
-	return &Command{At: time.UnixMilli(at), Words: append(words, "10000", owner, "1", "5000", clock, "publish", "5000 2000 0 0", "0", "0"), Calls: calls}
+	return &Command{At: time.UnixMilli(at), Words: append(words, "10000", owner, "1", "5000", clock, "publish", "5000 2000 0 0", "0", "0", "5000"), Calls: calls}
 }
 
 // TestReplay_Fair has a replica repeat what scripts wrote, and rejects what they do not write.
