@@ -160,6 +160,20 @@ func TestRedisson_Fair_FirstThreadDeathTimeoutDrift(t *testing.T) {
 	nothingLeft(t, server, key)
 }
 
+// A Java thread that died, and whose place was to last for an hour, delays the others for Options.FairWait.
+func TestFair_ADeadThreadThatIsNext(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "k")
+	m := newClient(t, lockrt.Options{FairWait: 2 * time.Second}).FairMutex(key)
+	server.Do("RPUSH", "redisson_lock_queue:{"+key+"}", stranger)
+	server.Do("ZADD", "redisson_lock_timeout:{"+key+"}", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli()), stranger)
+	start := time.Now()
+	lease := ok(t)(m.Lock(patient(t)))
+	require.GreaterOrEqual(t, time.Since(start), 1999*time.Millisecond)
+	free(t, lease)
+	nothingLeft(t, server, key)
+}
+
 func TestRedisson_Fair_TryLockNonDelayed(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")
