@@ -174,6 +174,30 @@ func TestFair_ADeadThreadThatIsNext(t *testing.T) {
 	nothingLeft(t, server, key)
 }
 
+// A Java thread whose wait time ends just when it is next leaves the queue, and tells nobody.
+func TestFair_AThreadThatIsNextGivesUp(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "k")
+	lease := ok(t)(newClient(t, lockrt.Options{Watchdog: time.Minute}).FairMutex(key).Lock(patient(t)))
+	server.Do("RPUSH", "redisson_lock_queue:{"+key+"}", stranger)
+	server.Do("ZADD", "redisson_lock_timeout:{"+key+"}", fmt.Sprint(time.Now().Add(time.Hour).UnixMilli()), stranger)
+	l := newLine(t, lockrt.Options{})
+	asked := l.seen(asksFair)
+	got := queued(t, server, l.client.FairMutex(key), 2)
+	for range 2 { // to stand in the queue, and when it listens to Redisson's channel
+		receive(t, asked, "a request")
+	}
+	until(t, "it listens", func() bool {
+		channels, err := server.Do("PUBSUB", "CHANNELS", "redisson_lock__channel:{"+key+"}*").AsStrSlice()
+		return err == nil && len(channels) > 0
+	})
+	free(t, lease)
+	server.Do("LREM", "redisson_lock_queue:{"+key+"}", "0", stranger)
+	server.Do("ZREM", "redisson_lock_timeout:{"+key+"}", stranger)
+	free(t, gotten(t, got, "the waiter behind it"))
+	nothingLeft(t, server, key)
+}
+
 func TestRedisson_Fair_TryLockNonDelayed(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")

@@ -31,6 +31,10 @@ local most = 64
 -- without a subscription has to ask
 local least = 2000
 
+-- the time in milliseconds after which the next waiter asks when it is the turn of a Java thread: the thread may give up
+-- just then, and the script by which it leaves the queue tells nobody
+local hesitant = 1000
+
 -- forget deletes the last grantee when the queue is empty.
 local function forget(queue, notes)
   if redis.call('exists', queue) == 0 then
@@ -179,9 +183,10 @@ local function warn(head, queue, i, ms)
 end
 
 -- pass handles a free lock. If the process of the head listens, the head gets the lock. Otherwise the head gets
--- Redisson's message. pass returns 1 if the head has the lock, 2 if the head does not listen and no waiter behind it
--- can ask when its time is over, else 0. If tokens cannot be drawn, the lock is granted all the same: an owner that
--- needs a token asks for it, and gets the error. Without the permission to grant the lock, pass tells the head to ask.
+-- Redisson's message, and the next waiter that listens asks later, in case the head does not come. pass returns 1 if the
+-- head has the lock, 2 if the head is of a process of this library that does not listen and no waiter behind it can ask
+-- when its time is over, else 0. If tokens cannot be drawn, the lock is granted all the same: an owner that needs a token
+-- asks for it, and gets the error. Without the permission to grant the lock, pass tells the head to ask.
 local function pass(lock, queue, times, notes, channel, counter, publish, now)
   local head, time = evict(queue, times, notes, now)
   if not head then
@@ -224,7 +229,7 @@ local function pass(lock, queue, times, notes, channel, counter, publish, now)
     end
   end
   say(publish, channel .. ':' .. head, '0')
-  if not wait or warn(head, queue, 1, math.max(time - now, 1)) then
+  if warn(head, queue, 1, wait and math.max(time - now, 1) or hesitant) or not wait then
     return 0
   end
   return 2

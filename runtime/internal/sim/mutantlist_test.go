@@ -112,7 +112,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "the head is not told", kind: "fair", script: "fair.lua",
-		old: "  say(publish, channel .. ':' .. head, '0')\n  if not wait or", new: "  if not wait or",
+		old: "  say(publish, channel .. ':' .. head, '0')\n  if warn", new: "  if warn",
 	},
 	{
 		name: "a call takes a free lock past a thread of Redisson, the head of the queue", kind: "fair besides", script: "fair_acquire.lua",
