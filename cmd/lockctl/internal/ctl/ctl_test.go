@@ -780,3 +780,43 @@ func TestDoctor_WithoutServer(t *testing.T) {
 	}
 	require.NotZero(t, unknown, s.out)
 }
+
+// TestDoctor_SeveralServers shows that doctor examines all servers at once.
+func TestDoctor_SeveralServers(t *testing.T) {
+	t.Parallel()
+	nodes := map[string]rueidis.Client{}
+	const servers = 3
+	var asked atomic.Int32
+	all := make(chan struct{})
+	for range servers {
+		proxy := redistest.Proxy(t, redistest.Server(t).Addr())
+		proxy.OnRequest(func(cmd []string) {
+			if strings.EqualFold(cmd[0], "TIME") { // once by each examination
+				if asked.Add(1) == servers {
+					close(all)
+				}
+				select {
+				case <-all:
+				case <-t.Context().Done():
+				}
+			}
+		})
+		rc, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{proxy.Addr()}, DisableCache: true, ForceSingleClient: true})
+		require.NoError(t, err)
+		t.Cleanup(rc.Close)
+		nodes[proxy.Addr()] = rc
+	}
+	o := &options{}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	found := o.examine(ctx, nodes)
+	require.True(t, slices.IsSortedFunc(found, func(a, b Finding) int { return strings.Compare(a.Server, b.Server) }), found)
+	clocks := 0
+	for _, f := range found {
+		require.NotEqual(t, "server", f.About, f)
+		if f.About == "clock" && f.State != stateUnknown {
+			clocks++
+		}
+	}
+	require.Equal(t, servers, clocks, found)
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -34,15 +35,7 @@ const (
 
 func doctor(ctx context.Context, o *options) int {
 	return o.with(ctx, func(ctx context.Context) (int, error) {
-		d := Diagnosis{Version: JSONVersion, Findings: []Finding{}}
-		for _, addr := range sortedKeys(o.rc.Nodes()) {
-			e := examination{o: o, node: o.rc.Nodes()[addr], addr: addr, config: map[string]string{}}
-			if err := e.run(ctx); err != nil {
-				d.Findings = append(d.Findings, Finding{addr, "server", stateWrong, err.Error(), "locks on it fail until it answers"})
-				continue
-			}
-			d.Findings = append(d.Findings, e.found...)
-		}
+		d := Diagnosis{Version: JSONVersion, Findings: o.examine(ctx, o.rc.Nodes())}
 		orphans, err := o.orphans(ctx)
 		if err != nil {
 			orphans = Finding{"", "orphans", stateUnknown, err.Error(), ifRefused(err, "permit SCAN and PUBSUB CHANNELS to this user")}
@@ -69,6 +62,25 @@ func doctor(ctx context.Context, o *options) int {
 		}
 		return code, nil
 	})
+}
+
+// examine examines the servers, all at once: one that is far or does not answer takes no time from the others. The findings are in the order of
+// the addresses.
+func (o *options) examine(ctx context.Context, nodes map[string]rueidis.Client) []Finding {
+	addrs := sortedKeys(nodes)
+	found := make([][]Finding, len(addrs))
+	var all sync.WaitGroup
+	for i, addr := range addrs {
+		all.Go(func() {
+			e := examination{o: o, node: nodes[addr], addr: addr, config: map[string]string{}}
+			if err := e.run(ctx); err != nil {
+				e.found = []Finding{{addr, "server", stateWrong, err.Error(), "locks on it fail until it answers"}}
+			}
+			found[i] = e.found
+		})
+	}
+	all.Wait()
+	return slices.Concat(found...)
 }
 
 // ifRefused returns what to do if err is the answer of a server: one that does not answer has not refused anything.
