@@ -123,6 +123,8 @@ func TestRun_Terminal(t *testing.T) {
 			[]string{"up", ctrlZ, "code 149", "", "on", ctrlC}, 0, "then 130"},
 		{"in the background", `set -m; "$LOCKCTL" run k -- sh -c 'read x; echo got $x; exit 3' & until jobs >"$JOBS"; grep -q Stopped "$JOBS"; do sleep 0.05; done; echo stopped; fg; echo then $?`,
 			[]string{"stopped", "a\n", "got a"}, 0, "then 3"},
+		{"in the background, without a shell", `set -m; sh -c '"$LOCKCTL" run orphan -- sh -c ": >$JOBS; while [ -e $JOBS ]; do sleep 0.05; done; read x </dev/tty" & until [ -e "$JOBS" ]; do sleep 0.05; done'; rm "$JOBS"; "$LOCKCTL" run orphan -- echo next`,
+			nil, 0, "next"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := session(t, url, "sh", "-c", c.script)

@@ -20,6 +20,7 @@ type job struct {
 	own     int // the process group of lockctl
 	command int // that of the command
 	state   jobState
+	asked   int // how often the command has asked for the terminal in vain since lockctl last went on
 	signals chan<- os.Signal
 	again   chan struct{} // receives when lockctl goes on, or could not stop
 }
@@ -31,6 +32,10 @@ const (
 	wants                     // the command has stopped for want of the terminal, or had it when it stopped
 	inControl                 // the command has the terminal
 )
+
+// mostAsked is how often the command asks in vain before lockctl takes its own process group for one that no shell stops and no shell lets
+// go on.
+const mostAsked = 4
 
 // newJob returns the job of a command that has started.
 func newJob(cmd *exec.Cmd, signals chan<- os.Signal) *job {
@@ -58,6 +63,7 @@ func (j *job) give(group int) { _ = unix.IoctlSetPointerInt(j.tty, unix.TIOCSPGR
 // signal passes a signal to lockctl on to the command.
 func (j *job) signal(cmd *exec.Cmd, s os.Signal) {
 	if s == syscall.SIGCONT {
+		j.asked = 0
 		j.resume()
 		return
 	}
@@ -74,6 +80,10 @@ func (j *job) stopped(s syscall.Signal) {
 		j.state = wants
 		if g := j.group(); g == j.own || g == j.command {
 			j.resume()
+			return
+		}
+		if j.asked++; j.asked >= mostAsked {
+			j.hangUp()
 			return
 		}
 	}
@@ -94,6 +104,15 @@ func (j *job) stopped(s syscall.Signal) {
 		default:
 		}
 	})
+}
+
+// hangUp ends the command as the kernel ends a stopped job whose shell is gone. A command that ignores this stays stopped when it asks for the
+// terminal once more.
+func (j *job) hangUp() {
+	if j.asked == mostAsked {
+		_ = syscall.Kill(-j.command, syscall.SIGHUP) // an error means that the command has ended
+		_ = syscall.Kill(-j.command, syscall.SIGCONT)
+	}
 }
 
 // resume lets the command go on. If it wants the terminal and lockctl has it, the command gets it.
