@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -288,63 +289,73 @@ func (w *World) read(ctx context.Context, c *lockrt.Client, keys []string, patie
 		_, said := rueidis.IsRedisErr(err)
 		return err != nil && !said && patience > 0 && ctx.Err() == nil
 	}
+	var sizes, contents rueidis.Commands
+	for _, key := range keys {
+		sizes = append(sizes, rc.B().Hlen().Key(key).Build(), rc.B().Pttl().Key(key).Build())
+	}
+	type lock struct {
+		key  string
+		left int64
+	}
+	var locks []lock // of which contents asks for the fields
+	bounded, done := within()
+	replies := ask(bounded, rc, sizes)
+	done()
+	for i, key := range keys {
+		n, err := replies[2*i].AsInt64()
+		if said, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(said.Error(), "WRONGTYPE") {
+			continue // a counter has no owner
+		}
+		if mute(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if n == 0 || n > MostFields {
+			continue
+		}
+		left, err := replies[2*i+1].AsInt64()
+		if mute(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		locks, contents = append(locks, lock{key, left}), append(contents, rc.B().Hgetall().Key(key).Build())
+	}
+	bounded, done = within()
+	filled := ask(bounded, rc, contents)
+	done()
+	bounded, done = within() // for the names of all their holders
+	defer done()
 	known := map[string]Who{}
-	for some := range slices.Chunk(keys, 500) {
-		var sizes, contents rueidis.Commands // each in one round trip
-		for _, key := range some {
-			sizes = append(sizes, rc.B().Hlen().Key(key).Build(), rc.B().Pttl().Key(key).Build())
+	for i, reply := range filled {
+		fields, err := reply.AsStrMap()
+		if mute(err) {
+			continue
 		}
-		type lock struct {
-			key  string
-			left int64
+		if err == nil {
+			err = w.hold(ctx, bounded, c, known, locks[i].key, fields, locks[i].left)
 		}
-		var locks []lock // of which contents asks for the fields
-		bounded, done := within()
-		replies := rc.DoMulti(bounded, sizes...)
-		done()
-		for i, key := range some {
-			n, err := replies[2*i].AsInt64()
-			if said, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(said.Error(), "WRONGTYPE") {
-				continue // a counter has no owner
-			}
-			if mute(err) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if n == 0 || n > MostFields {
-				continue
-			}
-			left, err := replies[2*i+1].AsInt64()
-			if mute(err) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			locks, contents = append(locks, lock{key, left}), append(contents, rc.B().Hgetall().Key(key).Build())
+		if err != nil {
+			return err
 		}
-		bounded, done = within()
-		filled := rc.DoMulti(bounded, contents...)
-		done()
-		bounded, done = within() // for the names of all their holders
-		for i, reply := range filled {
-			fields, err := reply.AsStrMap()
-			if mute(err) {
-				continue
-			}
-			if err == nil {
-				err = w.hold(ctx, bounded, c, known, locks[i].key, fields, locks[i].left)
-			}
-			if err != nil {
-				done()
-				return err
-			}
-		}
-		done()
 	}
 	return nil
+}
+
+// ask sends commands in batches, all at once: however many there are, a server that does not answer is waited for once.
+func ask(ctx context.Context, rc rueidis.Client, commands rueidis.Commands) []rueidis.RedisResult {
+	const batch = 1000
+	replies := make([]rueidis.RedisResult, len(commands))
+	var all sync.WaitGroup
+	for from := 0; from < len(commands); from += batch {
+		to := min(from+batch, len(commands))
+		all.Go(func() { copy(replies[from:to], rc.DoMulti(ctx, commands[from:to]...)) })
+	}
+	all.Wait()
+	return replies
 }
 
 // hold has the fields of a key in Redis be its holders. The report of a process about its own hold

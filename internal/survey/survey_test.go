@@ -188,3 +188,34 @@ func TestRead_WithoutTheAnswersOfSome(t *testing.T) {
 	defer cancel()
 	require.Error(t, w.Read(bounded, c, []string{lost}), "that nobody has it is not known")
 }
+
+// TestRead_OfManyWithoutTheAnswersOfSome shows that a server that does not answer takes the same time from many keys as from one.
+func TestRead_OfManyWithoutTheAnswersOfSome(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t)
+	for _, node := range cluster.Nodes() {
+		require.NoError(t, node.Do("CONFIG", "SET", "cluster-replica-no-failover", "yes").Error())
+	}
+	c, err := lockrt.Open(t.Context(), cluster.URL(), lockrt.Options{OpTimeout: 20 * time.Second})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	rc := c.Redis()
+	require.NoError(t, rc.Do(t.Context(), rc.B().Hset().Key("k").FieldValue().FieldValue("11111111-1111-4111-9111-111111111111:1", "1").Build()).Error())
+	i := 0
+	for cluster.Master(fmt.Sprint("m", i)).Addr() == cluster.Master("k").Addr() {
+		i++
+	}
+	mute := cluster.Master(fmt.Sprint("m", i))
+	var keys []string
+	for n := range 20_000 {
+		keys = append(keys, fmt.Sprintf("{m%d}%d", i, n))
+	}
+	mute.Stop()
+	defer mute.Cont()
+	w := New()
+	w.Mute = []string{mute.Addr()}
+	bounded, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a patience for each 500 keys takes longer
+	defer cancel()
+	require.NoError(t, w.read(bounded, c, append(keys, "k"), 2*time.Second))
+	require.NotNil(t, w.Locks["k"])
+}
