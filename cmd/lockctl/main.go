@@ -29,7 +29,12 @@ func main() {
 	}))
 }
 
+// terminal reports whether a user sits at f. The null device is no terminal, although it is a character device, too.
 func terminal(f *os.File) bool {
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }
