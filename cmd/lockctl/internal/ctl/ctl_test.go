@@ -781,6 +781,30 @@ func TestDoctor_WithoutServer(t *testing.T) {
 	require.NotZero(t, unknown, s.out)
 }
 
+// TestShow_KeysThatGo shows that show leaves out keys that expire while it reads them.
+func TestShow_KeysThatGo(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"PTTL", "GET"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			proxy := redistest.Proxy(t, server.Addr())
+			const token = "redisson_lock_token:{k}"
+			server.Do("HSET", "k", "11111111-1111-4111-9111-111111111111:1", "1")
+			server.Do("SET", token, "7")
+			proxy.OnRequest(func(cmd []string) {
+				if len(cmd) > 1 && strings.EqualFold(cmd[0], at) && cmd[1] == token {
+					server.Do("DEL", token)
+				}
+			})
+			s := ctl(t, proxy.URL(), "show", "k")
+			require.Zero(t, s.code, s.err)
+			require.Contains(t, s.out, "held by thread 1 of Java")
+			require.NotContains(t, s.out, token)
+		})
+	}
+}
+
 // TestDoctor_SeveralServers shows that doctor examines all servers at once.
 func TestDoctor_SeveralServers(t *testing.T) {
 	t.Parallel()

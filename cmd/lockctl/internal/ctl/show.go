@@ -115,7 +115,7 @@ func (o *options) entry(ctx context.Context, name string) (e Entry, ok bool, err
 		return e, false, err
 	}
 	left, err := o.rc.Do(ctx, b().Pttl().Key(name).Build()).AsInt64()
-	if err != nil {
+	if err != nil || left == -2 { // it has gone meanwhile
 		return e, false, err
 	}
 	e = Entry{Name: name, Type: kind, TTLMS: left}
@@ -131,6 +131,9 @@ func (o *options) entry(ctx context.Context, name string) (e Entry, ok bool, err
 			return e, true, err
 		}
 		text, err := o.rc.Do(ctx, b().Get().Key(name).Build()).ToString()
+		if rueidis.IsRedisNil(err) {
+			return e, false, nil
+		}
 		e.Values = []string{text}
 		return e, true, err
 	case kind == "hash":
