@@ -438,7 +438,7 @@ func TestCluster_AsksForShardedChannels(t *testing.T) {
 		s, way := start(t)
 		occupied(t, s)
 		_, err := open(t, 300*time.Millisecond, way)
-		require.ErrorContains(t, err, "lockgen: ask the cluster whether it has sharded channels, which Options.PubSub could say: BUSY")
+		require.ErrorContains(t, err, "lockgen: ask the cluster whether it has sharded channels, which Options.PubSub could say: server unavailable: BUSY")
 	})
 	t.Run("nobody answers", func(t *testing.T) {
 		t.Parallel()

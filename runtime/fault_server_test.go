@@ -569,6 +569,34 @@ func TestFault_OutOfMemory(t *testing.T) {
 	require.NoError(t, got.lease.Unlock(t.Context()))
 }
 
+// TestFault_RefusesToChangeNumbers: a method that changes a number fails with ErrUnavailable, as Lock does, while the server accepts no writes.
+func TestFault_RefusesToChangeNumbers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{OpTimeout: time.Second})
+	permit, err := c.PermitSemaphore("permits", 2).Acquire(patient(t))
+	require.NoError(t, err)
+	stock := c.Semaphore("stock", 2)
+	_, err = stock.TrySetPermits(patient(t), 2, 0)
+	require.NoError(t, err)
+	require.NoError(t, server.Do("CONFIG", "SET", "min-replicas-to-write", "1").Error())
+	for name, change := range map[string]func() error{
+		"Extend":        func() error { return permit.Extend(patient(t), time.Minute) },
+		"SetCount":      func() error { _, err := c.CountDownLatch("latch").SetCount(patient(t), 1); return err },
+		"TrySetPermits": func() error { _, err := c.Semaphore("new", 1).TrySetPermits(patient(t), 1, 0); return err },
+		"Drain":         func() error { _, err := stock.Drain(patient(t)); return err },
+		"Resize":        func() error { _, err := stock.Resize(patient(t), 1); return err },
+		"Release":       func() error { return stock.Release(patient(t), 1) },
+	} {
+		err := change()
+		require.ErrorIs(t, err, lockrt.ErrUnavailable, name)
+		require.ErrorContains(t, err, "NOREPLICAS", name)
+	}
+	require.NoError(t, server.Do("CONFIG", "SET", "min-replicas-to-write", "0").Error())
+	until(t, "the release is done", func() bool { n, err := stock.Available(patient(t)); return err == nil && n == 3 })
+	require.NoError(t, permit.Release(t.Context()))
+}
+
 func TestFault_RefusedByTheServersRules(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

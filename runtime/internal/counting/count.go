@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
@@ -116,27 +117,48 @@ func (k *Count) Change(ctx context.Context, anyway bool, cmd func(protocol.Reque
 // request is Change, and reports whether the outcome is known.
 func (k *Count) request(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command) (n int64, known bool, err error) {
 	copies := false // of a request were sent; the goroutine that sends writes it
+	var said refusal
 	n, answered, err := k.changes.Change(ctx, k.c.OpTimeout, anyway, func(number, oldest uint64) (int64, error) {
 		reply, again := k.c.Net.RunInTime(nil, cmd(numbered(number, oldest)))
 		copies = copies || again
-		return inTime(reply.Int())
+		return said.hear(inTime(reply.Int()))
 	})
 	if answered && err != nil && copies {
 		answered = false // the error is about one of them
 	}
 	known = answered && !transport.Unknown(err)
-	n, err = k.changed(ctx, anyway, n, answered, err)
+	n, err = k.changed(ctx, anyway, n, answered, err, &said)
 	return n, known, err
 }
 
 // insist calls send until it is answered, like Change.
 func (k *Count) insist(ctx context.Context, anyway bool, send func() (int64, error)) (int64, error) {
-	n, answered, err := k.changes.Insist(ctx, k.c.OpTimeout, anyway, send)
-	return k.changed(ctx, anyway, n, answered, err)
+	var said refusal
+	n, answered, err := k.changes.Insist(ctx, k.c.OpTimeout, anyway, func() (int64, error) { return said.hear(send()) })
+	return k.changed(ctx, anyway, n, answered, err, &said)
+}
+
+// A refusal is the last error that Redis replied to a request.
+type refusal struct{ last atomic.Pointer[error] }
+
+// hear takes the answer to a request, and returns it.
+func (r *refusal) hear(n int64, err error) (int64, error) {
+	if _, replied := transport.Replied(err); replied {
+		r.last.Store(&err)
+	}
+	return n, err
+}
+
+// String returns the end of the error of a caller that waits no longer.
+func (r *refusal) String() string {
+	if err := r.last.Load(); err != nil {
+		return fmt.Sprint("; Redis last failed with: ", *err)
+	}
+	return ""
 }
 
 // changed returns the outcome of a change for its caller.
-func (k *Count) changed(ctx context.Context, anyway bool, n int64, answered bool, err error) (int64, error) {
+func (k *Count) changed(ctx context.Context, anyway bool, n int64, answered bool, err error, said *refusal) (int64, error) {
 	switch {
 	case answered:
 		return n, transport.Refused(err)
@@ -145,9 +167,9 @@ func (k *Count) changed(ctx context.Context, anyway bool, n int64, answered bool
 	case err != nil:
 		return 0, fmt.Errorf("%w: it may have been done by a request without an answer; the last one failed: %w", failure.ErrUnavailable, transport.Refused(err))
 	case anyway:
-		return 0, fmt.Errorf("%w: no answer within %v; it is done as soon as Redis answers", failure.ErrUnavailable, k.c.OpTimeout)
+		return 0, fmt.Errorf("%w: no answer within %v; it is done as soon as Redis answers%v", failure.ErrUnavailable, k.c.OpTimeout, said)
 	}
-	return 0, fmt.Errorf("%w: no answer within %v", failure.ErrUnavailable, k.c.OpTimeout)
+	return 0, fmt.Errorf("%w: no answer within %v%v", failure.ErrUnavailable, k.c.OpTimeout, said)
 }
 
 // semaphore returns the commands of a semaphore of either kind.

@@ -49,8 +49,9 @@ var transient = []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "AS
 // Refused returns the error of a request, or any other, as the one that callers test for.
 func Refused(err error) error {
 	reply, ok := rueidis.IsRedisErr(err)
+	_, replied := Replied(err)
 	switch {
-	case unanswered(err):
+	case unanswered(err), replied && Passing(err):
 		return Unavailable("", err)
 	case !ok:
 		return err
