@@ -87,7 +87,7 @@ func (j *job) stopped(s syscall.Signal) {
 			return
 		}
 	}
-	signal.Reset(syscall.SIGTSTP) // until lockctl goes on
+	signal.Ignore(syscall.SIGTSTP) // until lockctl goes on: the signal to its own group could arrive only then, and be passed on to the command
 	if reads {
 		_ = syscall.Kill(0, syscall.SIGTTIN) // as if the group of lockctl had read
 	} else {
