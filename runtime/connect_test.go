@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"net/url"
@@ -170,6 +171,48 @@ func TestTLS_Refusals(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
+}
+
+// TestTLS_Expired shows that a call says that Redis does not answer while its certificate is not valid, and that an Unlock says that the lease
+// is lost if the key was deleted before anything was sent.
+func TestTLS_Expired(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	server := redistest.Server(t, a.servers(t))
+	var expired atomic.Bool
+	refused := make(chan struct{}, 1)
+	config := a.client(t)
+	config.Time = func() time.Time { // of each handshake
+		if !expired.Load() {
+			return time.Now()
+		}
+		select {
+		case refused <- struct{}{}:
+		default:
+		}
+		return time.Now().Add(48 * time.Hour)
+	}
+	c := clientOf(t, server.URL(), lockrt.Options{TLS: config, Tracking: lockrt.TrackingOff, OpTimeout: patience})
+	lease, err := c.Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+
+	expired.Store(true)
+	server.Do("CLIENT", "KILL", "TYPE", "normal")
+	server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	for trusted := true; trusted; { // a request may meet the end of the old connection
+		_, err := c.CountDownLatch("latch").Count(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrUnavailable)
+		_, met := errors.AsType[*tls.CertificateVerificationError](err)
+		trusted = !met
+	}
+
+	server.Do("DEL", "k")
+	unlocked := later(func() error { return lease.Unlock(patient(t)) })
+	for range 5 {
+		receive(t, refused, "a handshake")
+	}
+	expired.Store(false)
+	require.ErrorIs(t, receive(t, unlocked, "the end of Unlock"), lockrt.ErrLost)
 }
 
 // TestUnixSocket shows that everything works over a socket in the file system.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -98,7 +99,7 @@ func Unknown(err error) bool {
 	if err == nil {
 		return false
 	}
-	if _, ok := Replied(err); ok || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, protocol.ErrOutdated) || Unconfirmed(err) {
+	if _, ok := Replied(err); ok || errors.Is(err, rueidis.ErrClosing) || errors.Is(err, protocol.ErrOutdated) || Unconfirmed(err) || untrusted(err) {
 		return false
 	}
 	var op *net.OpError
@@ -142,7 +143,14 @@ func unanswered(err error) bool {
 		return false
 	}
 	var op *net.OpError
-	return errors.Is(err, ErrNoAnswer) || errors.Is(err, os.ErrDeadlineExceeded) || Cut(err) || errors.As(err, &op)
+	return errors.Is(err, ErrNoAnswer) || errors.Is(err, os.ErrDeadlineExceeded) || Cut(err) || errors.As(err, &op) || untrusted(err)
+}
+
+// untrusted reports whether a server showed a certificate while it was dialled that the client does not trust, so that the request was never
+// sent: the certificate may have expired.
+func untrusted(err error) bool {
+	_, is := errors.AsType[*tls.CertificateVerificationError](err)
+	return is
 }
 
 // Unconfirmed reports whether Redis has granted what is released, for want of replicas.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,7 @@ func TestErrors(t *testing.T) {
 		"it was mute":                {err: &net.OpError{Op: "read", Err: late{}}, passing: true, unknown: true, unavailable: true},
 		"it timed out":               {err: os.ErrDeadlineExceeded, passing: true, unknown: true, unavailable: true},
 		"there was none":             {err: &net.OpError{Op: "dial", Err: errors.New("refused")}, passing: true, unavailable: true},
+		"the server is not trusted":  {err: fmt.Errorf("dial: %w", &tls.CertificateVerificationError{Err: errors.New("expired")}), passing: true, unavailable: true},
 		"the client closes":          {err: rueidis.ErrClosing},
 		"the request was given up":   {err: protocol.ErrOutdated},
 		"LOADING":                    {err: replied("LOADING the data set"), passing: true, unavailable: true},
