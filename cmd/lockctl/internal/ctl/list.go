@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,7 +133,8 @@ func left(ms int64) string {
 	if ms < 0 {
 		return "ever"
 	}
-	return short(time.Duration(ms) * time.Millisecond)
+	const most = math.MaxInt64 / int64(time.Millisecond) // 292 years; a Java program can have a lock for longer
+	return short(time.Duration(min(ms, most)) * time.Millisecond)
 }
 
 // sweepStep is how many keys one command of a sweep reads: so few that it blocks the server for less than a
