@@ -1,0 +1,311 @@
+package lockrt_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	goruntime "runtime"
+	"runtime/pprof"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// This file makes random calls of the whole API, and looks at what holds for all of them: each call ends, nobody is inside with another one,
+// and nothing is left.
+
+var seed = flag.Uint64("seed", 0, "what TestRandom_Calls draws from, 0: another seed each time")
+
+// A world is two processes, each a client on each of three servers, and the goroutines that call their methods.
+type world struct {
+	calm    bool // no fault, nothing expires, and nobody uses force: then at most one is inside
+	servers []*redistest.RedisServer
+	proxies []*redistest.FaultProxy
+	sets    [2][]*lockrt.Client
+	owners  [2]*lockrt.Owner
+
+	mu     sync.Mutex
+	black  []bool // the proxies that pass nothing on
+	inside map[string]map[any]*presence
+	wrong  []string
+}
+
+// A presence is what one holder has of a key.
+type presence struct{ writes, reads int }
+
+// TestRandom_Calls has goroutines of two processes call the methods of all locks, under each other's leases and owners, and from hooks. A seed has
+// the same calls each time, not the same order. One world is calm. In the others the network fails, servers lose all, and locks are taken by
+// force. In one of these the clients are closed in the middle.
+func TestRandom_Calls(t *testing.T) {
+	t.Parallel()
+	from := *seed
+	if from == 0 {
+		from = rand.Uint64()
+	}
+	var servers []*redistest.RedisServer
+	for range 3 {
+		servers = append(servers, redistest.Server(t))
+	}
+	for _, world := range []struct {
+		name        string
+		calm, close bool
+	}{{"calm", true, false}, {"with faults", false, false}, {"closed in the middle", false, true}} {
+		passed := t.Run(world.name, func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("go test -run %s -seed %d", strings.Split(t.Name(), "/")[0], from)
+				}
+			})
+			w := newWorld(t, servers, world.calm)
+			pprof.Do(t.Context(), pprof.Labels("world", t.Name()), func(context.Context) { w.live(t, from, world.close) })
+			left := ""
+			defer func() {
+				if left != "" {
+					t.Log(left)
+				}
+			}()
+			until(t, "no goroutine of a client is left", func() bool {
+				left = ofWorld(t)
+				return left == ""
+			})
+		})
+		if !passed {
+			break // a call that hangs would disturb the next world, too
+		}
+	}
+}
+
+// newWorld returns a world whose clients are not connected.
+func newWorld(t *testing.T, servers []*redistest.RedisServer, calm bool) *world {
+	t.Helper()
+	w := &world{calm: calm, servers: servers, black: make([]bool, len(servers)), inside: map[string]map[any]*presence{}}
+	for i, s := range servers {
+		w.proxies = append(w.proxies, redistest.Proxy(t, s.Addr()))
+		w.owners[i%2] = lockrt.NewOwner()
+		s.Do("FLUSHALL") // from here, so that the connection to the server is not of the world
+	}
+	return w
+}
+
+// ofWorld returns the profile of the goroutines that began in the world of a test.
+func ofWorld(t *testing.T) string {
+	t.Helper()
+	all := slices.DeleteFunc(strings.Split(goroutines(t), "\n\n"), func(stack string) bool { return !strings.Contains(stack, `"world":"`+t.Name()+`"`) })
+	return strings.Join(all, "\n\n")
+}
+
+// live is the life of a world.
+func (w *world) live(t *testing.T, from uint64, closes bool) {
+	t.Helper()
+	w.open(t, rand.New(rand.NewPCG(from, 0)))
+	half, over := lasts(t, 1200*time.Millisecond), lasts(t, 2400*time.Millisecond)
+	var callers sync.WaitGroup
+	for i := range uint64(12) {
+		callers.Go(func() {
+			c := &caller{w, rand.New(rand.NewPCG(from, i+1)), int(i % 2)}
+			for over.Err() == nil && c.turn() {
+				continue
+			}
+		})
+	}
+	if closes {
+		<-half.Done()
+		w.each(t, "Close", (*lockrt.Client).Close)
+	}
+	<-over.Done()
+	for _, p := range w.proxies {
+		p.Deliver()
+	}
+	ends(t, "a call", callers.Wait)
+	for _, c := range slices.Concat(w.sets[0], w.sets[1]) {
+		until(t, "no key has a resource", func() bool {
+			return closes || lockrt.Resources(c)+lockrt.Counters(c)+lockrt.Fairs(c)+lockrt.QuorumQueues(c) == 0
+		})
+	}
+	w.each(t, "Shutdown", func(c *lockrt.Client) error { return c.Shutdown(t.Context()) })
+	require.Empty(t, w.wrong)
+	for _, s := range w.servers {
+		w.cleared(t, s)
+	}
+}
+
+// open connects all clients.
+func (w *world) open(t *testing.T, r *rand.Rand) {
+	t.Helper()
+	for set := range w.sets {
+		var first atomic.Pointer[lockrt.Client]
+		for _, p := range w.proxies {
+			opts := lockrt.Options{
+				Hooks: looking(&first), Watchdog: time.Minute, OpTimeout: unhurried,
+				DeadlockAfter: 30 * time.Millisecond, BreakDeadlocks: r.IntN(2) == 0, Linger: time.Duration(r.IntN(2)) * 5 * time.Millisecond,
+			}
+			if !w.calm {
+				opts.Watchdog, opts.OpTimeout = 300*time.Millisecond, 500*time.Millisecond
+			}
+			c, err := opened(t.Context(), p.URL(), opts)
+			require.NoError(t, err)
+			w.sets[set] = append(w.sets[set], c)
+			first.CompareAndSwap(nil, c)
+		}
+	}
+}
+
+// looking returns hooks that ask their client now and then how it is.
+func looking(c *atomic.Pointer[lockrt.Client]) lockrt.Hooks {
+	var calls atomic.Int64
+	look := func() {
+		if c := c.Load(); c != nil && calls.Add(1)%8 == 0 {
+			_, _ = c.Snapshot(), c.Stats()
+		}
+	}
+	return lockrt.Hooks{
+		Waiting:  func(context.Context, lockrt.AcquireEvent) { look() },
+		Ended:    func(context.Context, lockrt.EndEvent) { look() },
+		Deadlock: func(context.Context, lockrt.DeadlockEvent) { look() },
+	}
+}
+
+// lasts returns a context that ends after d.
+func lasts(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// each ends all clients.
+func (w *world) each(t *testing.T, what string, end func(c *lockrt.Client) error) {
+	t.Helper()
+	for _, c := range slices.Concat(w.sets[0], w.sets[1]) {
+		ends(t, what, func() {
+			if err := end(c); err != nil && w.calm {
+				w.fault("%s: %v", what, err)
+			}
+		})
+	}
+}
+
+// ends fails the test with the stacks of all goroutines if f does not end.
+func ends(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-patient(t).Done():
+		stacks := make([]byte, 8<<20)
+		ours := strings.Split(string(stacks[:goruntime.Stack(stacks, true)]), "\n\n")
+		ours = slices.DeleteFunc(ours, func(stack string) bool { return !strings.Contains(stack, "lockgen/runtime/internal") })
+		require.FailNow(t, what+" does not end", strings.Join(ours, "\n\n"))
+	}
+}
+
+// cleared returns when nobody holds a lock of a server, or waits for one, by its keys. The numbers of semaphores, permits and latches stay there, also
+// the last token of an election, and the results of requests expire later. After a fault the record of a leader and the wait queue may stay, too,
+// until they expire.
+func (w *world) cleared(t *testing.T, server *redistest.RedisServer) {
+	t.Helper()
+	var left []string
+	defer func() {
+		if len(left) > 0 {
+			t.Log("left:", left)
+		}
+	}()
+	stays := []string{"permit", "sem", "latch", "every", "_token:{office", "lockgen_process:", "lockgen_requests:"}
+	until(t, "no lock is left", func() (none bool) {
+		keys, err := server.Do("KEYS", "*").AsStrSlice()
+		require.NoError(t, err)
+		left = slices.DeleteFunc(keys, func(key string) bool {
+			return slices.ContainsFunc(stays, func(of string) bool { return strings.Contains(key, of) }) ||
+				!w.calm && number(t, server, "PTTL", key) != -1
+		})
+		return len(left) == 0
+	})
+}
+
+func (w *world) fault(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.wrong) < 10 {
+		w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
+	}
+}
+
+// A name is a key that a call takes.
+type name struct {
+	key    string
+	reads  bool
+	places int // at most as many are inside, or 0: one holder
+}
+
+type holding string
+
+// enter notes that a call has keys under ctx. It returns the context of what is done there, and what to call before they are given back.
+func (c *caller) enter(ctx context.Context, names ...name) (inner context.Context, leave func()) {
+	ids := make([]any, len(names))
+	c.mu.Lock()
+	for i, n := range names {
+		owner, owned := lockrt.OwnerFrom(ctx)
+		switch held := ctx.Value(holding(n.key)); {
+		case n.places > 0:
+			ids[i] = new(int)
+		case owned:
+			ids[i] = [2]any{c.set, owner}
+		case held != nil:
+			ids[i] = held
+		default:
+			ids[i] = new(int)
+		}
+		ctx = context.WithValue(ctx, holding(n.key), ids[i])
+		all := c.inside[n.key]
+		if all == nil {
+			all = map[any]*presence{}
+			c.inside[n.key] = all
+		}
+		mine := all[ids[i]]
+		if mine == nil {
+			mine = &presence{}
+			all[ids[i]] = mine
+		}
+		mine.count(n, 1)
+		for id, other := range all {
+			if c.calm && n.places == 0 && id != ids[i] && (other.writes > 0 || !n.reads && other.reads > 0) {
+				c.wrong = append(c.wrong, "two are inside "+n.key)
+			}
+		}
+		if c.calm && n.places > 0 && len(all) > n.places {
+			c.wrong = append(c.wrong, "too many are inside "+n.key)
+		}
+	}
+	c.mu.Unlock()
+	return ctx, sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for i, n := range names {
+			mine := c.inside[n.key][ids[i]]
+			if mine.count(n, -1); *mine == (presence{}) {
+				delete(c.inside[n.key], ids[i])
+			}
+		}
+	})
+}
+
+func (p *presence) count(n name, by int) {
+	if n.reads {
+		p.reads += by
+	} else {
+		p.writes += by
+	}
+}
