@@ -21,13 +21,15 @@
 --        -9 for n      the client gave up the request
 --        WRONGTYPE when a key is something else; nothing is changed
 --
--- Twice: the second run returns the result of the first one. A first run that takes nothing changes nothing but expired
+-- Twice: the second run returns the result of the first one, and keeps it for as long again: from Redis 7.2 on, WAIT
+-- waits for replicas only behind a run that writes something. A first run that takes nothing changes nothing but expired
 -- permits. A second run that takes nothing stores its result, so that a late first run does nothing.
 --
 -- Redisson uses the time of its clients. This script uses the time of the server, so that the clients of this library
 -- agree whatever their clocks say. Redisson reclaims as many expired permits as it needs, this script all.
 local done = outcome(KEYS[3], ARGV[1])
 if done then
+  redis.call('pexpire', KEYS[3], ARGV[3])
   return {done, -1, redis.call('pttl', KEYS[1])}
 end
 local now = clock()

@@ -17,11 +17,13 @@
 --        -9  the client gave up the request
 --        WRONGTYPE when the key is something other than a count; nothing is changed
 --
--- Twice: the second run returns the result of the first one. A first run that takes nothing changes
+-- Twice: the second run returns the result of the first one, and keeps it for as long again: from Redis 7.2 on, WAIT
+-- waits for replicas only behind a run that writes something. A first run that takes nothing changes
 -- nothing. A second run that takes nothing stores its result, so that a late first run does
 -- nothing.
 local done = outcome(KEYS[3], ARGV[1])
 if done then
+  redis.call('pexpire', KEYS[3], ARGV[3])
   return done
 end
 local free = count(KEYS[1])

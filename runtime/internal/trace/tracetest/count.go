@@ -39,7 +39,13 @@ func CountEvents(script string, keys, args []string, answer string, calls [][]st
 			said.Reply = kept(calls, said.Request)
 		}
 		said.Found = said.Request.Process != "" && !slices.ContainsFunc(calls, func(call []string) bool {
-			return !slices.Contains([]string{"zscore", "zrangebyscore", "pttl"}, strings.ToLower(call[0]))
+			switch strings.ToLower(call[0]) {
+			case "zscore", "zrangebyscore", "pttl":
+				return false
+			case "pexpire":
+				return call[1] != said.Request.Process // the result is kept for longer
+			}
+			return true
 		})
 		of, all = append(of, key), append(all, said)
 	}
