@@ -209,10 +209,12 @@ func (e *examination) replicas(ctx context.Context) {
 		e.add("replication", stateNote, "no replica: locks fail while the server is away", "add replicas and sentinels, or a RedLock of several servers")
 		return
 	}
-	// Without something new to confirm, a replica that has just stopped would have confirmed all. No one listens to this.
-	_ = e.node.Do(ctx, e.node.B().Publish().Channel("lockgen_process:doctor").Message("").Build()).Error() // a right that is missing is found below
+	// Without something new to confirm, a replica that has just stopped would have confirmed all. No one listens to this. From Redis 7.2 on,
+	// WAIT waits only for what its own connection wrote: rueidis sends both over one.
+	news := e.node.B().Publish().Channel("lockgen_process:doctor").Message("").Build()
 	at := time.Now()
-	got, err := e.node.Do(ctx, e.node.B().Wait().Numreplicas(int64(n)).Timeout(500).Build()).AsInt64()
+	replies := e.node.DoMulti(ctx, news, e.node.B().Wait().Numreplicas(int64(n)).Timeout(500).Build())
+	got, err := replies[1].AsInt64() // where the right to publish is missing, that is found below
 	if err != nil {
 		e.add("replication", stateUnknown, "WAIT: "+err.Error(), ifRefused(err, "Options.Replicas needs the right to WAIT"))
 		return
