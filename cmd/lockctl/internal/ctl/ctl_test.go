@@ -761,6 +761,18 @@ func TestDoctor_StoppedReplica(t *testing.T) {
 	require.Contains(t, s.out, "replicas confirm within 500ms")
 }
 
+// TestDoctor_StoppedReplicaOfACluster shows that doctor notices a replica that has stopped where replicas have nothing new to confirm.
+func TestDoctor_StoppedReplicaOfACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t)
+	master := cluster.Master("k")
+	master.Do("CONFIG", "SET", "repl-ping-replica-period", "3600")
+	replica := cluster.Replica(master)
+	replica.Stop()
+	defer replica.Cont()
+	until(t, "it finds one that is silent", func() bool { return strings.Contains(all(t, cluster.URL(), "doctor").out, "0 of 1 replicas confirm") })
+}
+
 // TestDoctor_WithoutServer shows that doctor does not take a server that stops to answer for one that permits nothing.
 func TestDoctor_WithoutServer(t *testing.T) {
 	t.Parallel()

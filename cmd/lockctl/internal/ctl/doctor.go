@@ -219,10 +219,23 @@ func (e *examination) replicas(ctx context.Context) {
 		e.add("replication", stateUnknown, "WAIT: "+err.Error(), ifRefused(err, "Options.Replicas needs the right to WAIT"))
 		return
 	}
+	got = min(got, int64(n-e.silentReplicas())) // in a cluster a message is nothing that replicas confirm
 	e.say("replication", int(got) == n, stateWrong,
 		fmt.Sprintf("%s, all confirmed within %s", count(n, "replica", "replicas"), short(time.Since(at))),
 		fmt.Sprintf("%d of %d replicas confirm within 500ms; locks with Options.Replicas may fail, and a failover may lose locks", got, n),
 		"look at the replicas that lag")
+}
+
+// silentReplicas returns how many replicas have confirmed nothing for four seconds or longer. They do so each second.
+func (e *examination) silentReplicas() (n int) {
+	for name, value := range e.info {
+		_, lag, ok := strings.Cut(value, ",lag=")
+		lag, _, _ = strings.Cut(lag, ",")
+		if ok && strings.HasPrefix(name, "slave") && atoi(lag) >= 4 {
+			n++
+		}
+	}
+	return n
 }
 
 func (e *examination) pubsub() {
