@@ -440,6 +440,34 @@ func TestClient_LogsThatSubscribingFails(t *testing.T) {
 	require.NoError(t, after.lease.Unlock(t.Context()))
 }
 
+// TestClient_KeepsItsConnectionWhereTheServerKnowsNoSubscribe shows that a client tries again over the connection that it has.
+func TestClient_KeepsItsConnectionWhereTheServerKnowsNoSubscribe(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, redistest.WithConfig("rename-command", "SUBSCRIBE", ""))
+	proxy := redistest.Proxy(t, server.Addr())
+	var connections atomic.Int64
+	tries := make(chan struct{}, 1000)
+	proxy.OnRequest(func(cmd []string) {
+		switch cmd[0] {
+		case "HELLO":
+			connections.Add(1)
+		case "SUBSCRIBE":
+			tries <- struct{}{}
+		}
+	})
+	lease, err := clientOf(t, server.URL(), lockrt.Options{}).Mutex("k").Lock(patient(t))
+	require.NoError(t, err)
+	got := lockLater(patient(t), clientOf(t, proxy.URL(), lockrt.Options{}).Mutex("k"))
+	for range 10 {
+		receive(t, tries, "a try to subscribe")
+	}
+	require.Less(t, connections.Load(), int64(8))
+	require.NoError(t, lease.Unlock(t.Context()))
+	after := receive(t, got, "the lock")
+	require.NoError(t, after.err)
+	require.NoError(t, after.lease.Unlock(t.Context()))
+}
+
 // denials has the server say how often it has refused something.
 const denials = `return tonumber(redis.call('INFO', 'errorstats'):match('errorstat_NOPERM:count=(%d+)') or 0)`
 

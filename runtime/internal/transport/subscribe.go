@@ -66,10 +66,10 @@ type subscriber struct {
 	tracked *tracked // nil if it is off
 }
 
-// Subscribe says [hub.ErrRefused] where a permission is missing or the server is busy: another connection would do no better.
+// Subscribe says [hub.ErrRefused] where a permission or the command is missing, or the server is busy: another connection would do no better.
 func (s subscriber) Subscribe(channels []string) ([]string, error) {
 	err := s.conn.Do(context.Background(), s.conn.B().Subscribe().Channel(channels...).Build()).Error()
-	if said, answered := rueidis.IsRedisErr(err); answered && (denied(said.Error()) || Passing(err)) {
+	if said, answered := rueidis.IsRedisErr(err); answered && (denied(said.Error()) || unheardOf(err) || Passing(err)) {
 		err = fmt.Errorf("%w: %w", hub.ErrRefused, err)
 	}
 	return nil, err
