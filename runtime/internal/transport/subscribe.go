@@ -69,11 +69,14 @@ type subscriber struct {
 // Subscribe says [hub.ErrRefused] where a permission or the command is missing, or the server is busy: another connection would do no better.
 func (s subscriber) Subscribe(channels []string) ([]string, error) {
 	err := s.conn.Do(context.Background(), s.conn.B().Subscribe().Channel(channels...).Build()).Error()
-	if said, answered := rueidis.IsRedisErr(err); answered && (denied(said.Error()) || unheardOf(err) || Passing(err)) {
+	if _, answered := rueidis.IsRedisErr(err); answered && (withheld(err) || Passing(err)) {
 		err = fmt.Errorf("%w: %w", hub.ErrRefused, err)
 	}
 	return nil, err
 }
+
+// withheld reports whether a server replied that a permission or the command is missing.
+func withheld(err error) bool { return Denied(err) || unheardOf(err) }
 
 // Unsubscribe ends subscriptions.
 func (s subscriber) Unsubscribe(channels []string) error {
@@ -140,7 +143,7 @@ type clusterSubscriber struct {
 
 // Subscribe sends one command for each sharded channel: they may be in different slots, and rueidis miscounts what is
 // confirmed if the server ends another subscription meanwhile. And it asks for a key in the same slot after each: a replica
-// would say no to that, but subscribes to what it hears and the master does not count. A channel for which a permission is missing does not keep
+// would say no to that, but subscribes to what it hears and the master does not count. A channel for which a permission or the command is missing does not keep
 // the others from being subscribed. While some channels are elsewhere, Subscribe returns those that are refused with them, without an error.
 func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err error) {
 	var commands []rueidis.Completed
@@ -178,7 +181,7 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 		case ok && Passing(failed):
 			elsewhere = append(elsewhere, names[i])
 		case ok && asks[i]: // it may not be asked for, or is on its way to another server
-		case ok && denied(said.Error()):
+		case withheld(failed):
 			refused = append(refused, names[i])
 			err = fmt.Errorf("%w: %w", hub.ErrRefused, failed)
 		default:
@@ -192,7 +195,7 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 }
 
 // Unsubscribe ends subscriptions. A server that does not have the slot of a channel any more refuses that: it has ended the subscription itself. Of
-// two kinds of channels, a client may be permitted to use only one.
+// two kinds of channels, a client can perhaps use only one.
 func (s clusterSubscriber) Unsubscribe(channels []string) error {
 	if err := readyToEnd(s.conn); err != nil {
 		return err
@@ -209,7 +212,7 @@ func (s clusterSubscriber) Unsubscribe(channels []string) error {
 	}
 	for _, reply := range s.conn.DoMulti(context.Background(), commands...) {
 		err := reply.Error()
-		if err != nil && !slotless(err) && !(s.cl.link.cfg.Channels == BothChannels && Denied(err)) {
+		if err != nil && !slotless(err) && !(s.cl.link.cfg.Channels == BothChannels && withheld(err)) {
 			return err
 		}
 	}

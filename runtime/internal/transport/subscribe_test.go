@@ -88,32 +88,44 @@ func TestClusterSubscriber_SaysFirstWhatIsElsewhere(t *testing.T) {
 	conn.Close()
 }
 
-// A channel that the client may subscribe only as one of two kinds does not stay subscribed when nobody listens any more, nor does the connection end.
+// A channel that the client can subscribe only as one of two kinds does not stay subscribed when nobody listens any more, nor does the connection end:
+// where the client may not, and where the server does not know the commands.
 func TestClusterSubscriber_EndsTheOtherKind(t *testing.T) {
 	t.Parallel()
-	servers := redistest.Cluster(t)
-	uuid := protocol.NewUUID(protocol.ListensSharded)
-	own := protocol.ProcessChannel(uuid) // of one kind
-	server, name := servers.Master(own), "x"
-	for servers.Master(name) != server {
-		name += "x"
+	for said, test := range map[string]struct {
+		rights  []string
+		servers []redistest.Option
+	}{
+		"NOPERM":          {rights: []string{"-ssubscribe", "-sunsubscribe"}},
+		"unknown command": {servers: []redistest.Option{redistest.WithConfig("rename-command", "SSUBSCRIBE", ""), redistest.WithConfig("rename-command", "SUNSUBSCRIBE", "")}},
+	} {
+		t.Run(said, func(t *testing.T) {
+			t.Parallel()
+			servers := redistest.Cluster(t, test.servers...)
+			uuid := protocol.NewUUID(protocol.ListensSharded)
+			own := protocol.ProcessChannel(uuid) // of one kind
+			server, name := servers.Master(own), "x"
+			for servers.Master(name) != server {
+				name += "x"
+			}
+			subscribed := func() bool {
+				names, err := server.Do("PUBSUB", "CHANNELS", name).AsStrSlice()
+				require.NoError(t, err)
+				return len(names) > 0
+			}
+			net, logged := limited(t, servers, BothChannels, uuid, append(test.rights, "~*", "&*")...)
+			events := make(chan hub.Event, 100)
+			net.Listen(own, func(e hub.Event) { events <- e })
+			require.True(t, (<-events).Subscribed)
+			l := net.Listen(name, func(hub.Event) {})
+			require.Contains(t, <-logged, said)
+			require.True(t, subscribed())
+			l.Close()
+			require.Eventually(t, func() bool { return !subscribed() }, time.Minute, 10*time.Millisecond)
+			require.NoError(t, server.Do("PUBLISH", own, "a message").Error())
+			require.Equal(t, hub.Event{Payload: "a message"}, <-events)
+		})
 	}
-	subscribed := func() bool {
-		names, err := server.Do("PUBSUB", "CHANNELS", name).AsStrSlice()
-		require.NoError(t, err)
-		return len(names) > 0
-	}
-	net, logged := limited(t, servers, BothChannels, uuid, "-ssubscribe", "-sunsubscribe", "~*", "&*")
-	events := make(chan hub.Event, 100)
-	net.Listen(own, func(e hub.Event) { events <- e })
-	require.True(t, (<-events).Subscribed)
-	l := net.Listen(name, func(hub.Event) {})
-	require.Contains(t, <-logged, "NOPERM")
-	require.True(t, subscribed())
-	l.Close()
-	require.Eventually(t, func() bool { return !subscribed() }, time.Minute, 10*time.Millisecond)
-	require.NoError(t, server.Do("PUBLISH", own, "a message").Error())
-	require.Equal(t, hub.Event{Payload: "a message"}, <-events)
 }
 
 // limited returns a transport of a user with some rights besides all commands, named "limited", and what it logs. It ends with the test.
