@@ -86,12 +86,15 @@ func (k *Count) Spawn(f func()) {
 	})
 }
 
+// Abandoned logs on another goroutine: the caller may have the lock of the count, and the handler of the log is the user's.
 func (k *Count) Abandoned(batch bool, err error) {
-	if batch {
-		k.c.Logger.Warn("lockgen: a request could not be withdrawn; what it took may be lost", "kind", k.Kind, "key", k.Name, "error", err)
-	} else {
-		k.c.Logger.Warn("lockgen: a change may not have been made", "kind", k.Kind, "key", k.Name, "error", err)
-	}
+	k.Spawn(func() {
+		if batch {
+			k.c.Logger.Warn("lockgen: a request could not be withdrawn; what it took may be lost", "kind", k.Kind, "key", k.Name, "error", err)
+		} else {
+			k.c.Logger.Warn("lockgen: a change may not have been made", "kind", k.Kind, "key", k.Name, "error", err)
+		}
+	})
 }
 
 // numbered returns a request in the form of the scripts.

@@ -2,6 +2,8 @@ package counting
 
 import (
 	"encoding/hex"
+	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -150,5 +152,27 @@ func TestIDs(t *testing.T) {
 	for _, id := range []string{"", "00", hex.EncodeToString(make([]byte, protocol.PermitLength+1)), "no digits"} {
 		_, err := RawIDs(id)
 		require.ErrorIs(t, err, failure.ErrBadOption, id)
+	}
+}
+
+// A later is a host that runs nothing yet.
+type later struct {
+	host
+	tasks []func()
+}
+
+func (l *later) Spawn(f func()) { l.tasks = append(l.tasks, f) }
+
+// The handler of a log is not called by the goroutine that gives up a request, which has the lock of the count: it may use the same semaphore.
+func TestCount_LogsWithoutItsLock(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	l := &later{}
+	k := &Count{Kind: Semaphore, Name: "k", c: &Client{Host: l, Logger: slog.New(slog.NewTextHandler(&text, nil))}, entry: Entry{Stay: func() {}, Quit: func() {}}}
+	for batch, want := range map[bool]string{true: "could not be withdrawn", false: "may not have been made"} {
+		k.Abandoned(batch, errors.New("reset"))
+		require.NotContains(t, text.String(), want)
+		l.tasks[len(l.tasks)-1]()
+		require.Contains(t, text.String(), want)
 	}
 }
