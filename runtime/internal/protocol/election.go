@@ -59,7 +59,7 @@ func ReadLeading(reply any) (ttl time.Duration, t Term, err error) {
 		return 0, t, fmt.Errorf("leader: the values of the reply are a %T and a %T", words[0], words[1])
 	}
 	t, err = ReadLeader(record)
-	return time.Duration(ms) * time.Millisecond, t, err
+	return Milliseconds(ms), t, err
 }
 
 // ReadLeader reads the record in that reply, but for its doubts. Of none it returns the zero Term.

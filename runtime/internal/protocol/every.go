@@ -60,6 +60,6 @@ func ReadEvery(reply []int64) (m Moment, err error) {
 	}
 	return Moment{
 		Begins: reply[0] == 2, Due: reply[0] == 1, Lost: reply[0] == -1,
-		Start: time.UnixMilli(reply[1]), Left: time.Duration(reply[2]) * time.Millisecond, Begun: at(reply[3]), Done: at(reply[4]),
+		Start: time.UnixMilli(reply[1]), Left: Milliseconds(reply[2]), Begun: at(reply[3]), Done: at(reply[4]),
 	}, nil
 }

@@ -101,7 +101,7 @@ func ParseMessage(payload string) (m Message, ok bool) {
 	case MessageSoon:
 		var ms int64
 		ms, m.Timed = integer(2)
-		m.After = time.Duration(ms) * time.Millisecond
+		m.After = Milliseconds(ms)
 	}
 	return m, true
 }

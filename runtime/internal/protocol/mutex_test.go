@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -236,6 +237,7 @@ func TestParseMessage(t *testing.T) {
 		"taken 5":                    {Kind: MessageTaken, Number: 5},
 		"look 18446744073709551615":  {Kind: MessageLook, Number: 18446744073709551615},
 		"soon 5 2000":                {Kind: MessageSoon, Number: 5, After: 2 * time.Second, Timed: true},
+		"soon 5 99999999999999":      {Kind: MessageSoon, Number: 5, After: Milliseconds(math.MaxInt64), Timed: true},
 		"soon 5":                     {Kind: MessageSoon, Number: 5},
 		"other 5":                    {Kind: "other", Number: 5},
 	} {
