@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	goruntime "runtime"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -74,7 +73,7 @@ func TestRandom_Calls(t *testing.T) {
 				}
 			}()
 			until(t, "no goroutine of a client is left", func() bool {
-				left = ofWorld(t)
+				left = stacks(t, `"world":"`+t.Name()+`"`) // those that began in this world
 				return left == ""
 			})
 		})
@@ -88,18 +87,18 @@ func TestRandom_Calls(t *testing.T) {
 func newWorld(t *testing.T, servers []*redistest.RedisServer, calm bool) *world {
 	t.Helper()
 	w := &world{calm: calm, servers: servers, black: make([]bool, len(servers)), inside: map[string]map[any]*presence{}}
-	for i, s := range servers {
+	w.owners = [2]*lockrt.Owner{lockrt.NewOwner(), lockrt.NewOwner()}
+	for _, s := range servers {
 		w.proxies = append(w.proxies, redistest.Proxy(t, s.Addr()))
-		w.owners[i%2] = lockrt.NewOwner()
 		s.Do("FLUSHALL") // from here, so that the connection to the server is not of the world
 	}
 	return w
 }
 
-// ofWorld returns the profile of the goroutines that began in the world of a test.
-func ofWorld(t *testing.T) string {
+// stacks returns the goroutines whose profile has a text.
+func stacks(t *testing.T, text string) string {
 	t.Helper()
-	all := slices.DeleteFunc(strings.Split(goroutines(t), "\n\n"), func(stack string) bool { return !strings.Contains(stack, `"world":"`+t.Name()+`"`) })
+	all := slices.DeleteFunc(strings.Split(goroutines(t), "\n\n"), func(stack string) bool { return !strings.Contains(stack, text) })
 	return strings.Join(all, "\n\n")
 }
 
@@ -194,7 +193,7 @@ func (w *world) each(t *testing.T, what string, end func(c *lockrt.Client) error
 	}
 }
 
-// ends fails the test with the stacks of all goroutines if f does not end.
+// ends fails the test with the stacks of goroutines of the runtime if f does not end.
 func ends(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -205,10 +204,7 @@ func ends(t *testing.T, what string, f func()) {
 	select {
 	case <-done:
 	case <-patient(t).Done():
-		stacks := make([]byte, 8<<20)
-		ours := strings.Split(string(stacks[:goruntime.Stack(stacks, true)]), "\n\n")
-		ours = slices.DeleteFunc(ours, func(stack string) bool { return !strings.Contains(stack, "lockgen/runtime/internal") })
-		require.FailNow(t, what+" does not end", strings.Join(ours, "\n\n"))
+		require.FailNow(t, what+" does not end", stacks(t, "lockgen/runtime/internal"))
 	}
 }
 

@@ -67,6 +67,16 @@ func (l *fairLock) ask(owner, line string, wait, now int64, tokens string) ([]in
 		plain, l.note(owner, wait), tokens, "60000", strconv.FormatInt(fairWait, 10)).AsIntSlice()
 }
 
+// want has owners ask for the lock, each behind the one before. The lease of the holder does not end meanwhile.
+func (l *fairLock) want(owners ...string) {
+	l.t.Helper()
+	for _, owner := range owners {
+		_, err := l.ask(owner, "1", fairWait, epoch, "0")
+		require.NoError(l.t, err)
+		l.forever()
+	}
+}
+
 func (l *fairLock) giveBack(owner string, wait, now int64, after ...string) (int64, error) {
 	args := []string{owner, strconv.FormatInt(wait, 10), strconv.FormatInt(now, 10), plain}
 	for _, number := range after {
@@ -199,11 +209,7 @@ func TestFair(t *testing.T) {
 				t.Run(r.name, func(t *testing.T) {
 					t.Parallel()
 					l := newFairLock(newSceneUnheard(t, c))
-					for _, owner := range r.wants(l) {
-						_, err := l.ask(owner, "1", fairWait, epoch, "0")
-						require.NoError(t, err)
-						l.forever()
-					}
+					l.want(r.wants(l)...)
 					if r.free {
 						l.int("DEL", "KEY")
 					}
@@ -293,11 +299,7 @@ func TestFair_ExpelsWhoLetItRunOut(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			l := newFairLock(newSceneUnheard(t, b.client(t)))
-			for _, owner := range []string{l.deaf2, l.hears, l.hears2, l.deaf, l.hears3} {
-				_, err := l.ask(owner, "1", fairWait, epoch, "0")
-				require.NoError(t, err)
-				l.forever()
-			}
+			l.want(l.deaf2, l.hears, l.hears2, l.deaf, l.hears3)
 			_, err := l.giveBack(l.deaf2, fairWait, epoch)
 			require.NoError(t, err)
 			require.Equal(t, []string{l.hears2, l.deaf, l.hears3}, l.state().queue)
@@ -327,11 +329,7 @@ func TestFair_RemembersWhoHadItOnlyWhileOthersWait(t *testing.T) {
 				if goes != "nobody waits" {
 					wants = append(wants, l.deaf)
 				}
-				for _, owner := range wants {
-					_, err := l.ask(owner, "1", fairWait, epoch, "0")
-					require.NoError(t, err)
-					l.forever()
-				}
+				l.want(wants...)
 				_, err := l.giveBack(l.deaf2, fairWait, epoch)
 				require.NoError(t, err)
 				require.Equal(t, map[string]string{l.hears: "1"}, l.state().holder)
@@ -411,10 +409,7 @@ func TestFair_AThreadThatIsNextHasOnePlace(t *testing.T) {
 				_, err := l.ask(l.hears, line, fairWait, epoch, "0")
 				require.NoError(t, err)
 			}
-			for _, owner := range []string{theirs, l.hears2} {
-				_, err := l.ask(owner, "1", fairWait, epoch, "0")
-				require.NoError(t, err)
-			}
+			l.want(theirs, l.hears2)
 			for _, owner := range hasty {
 				_, err := l.giveBack(owner, 1000, epoch)
 				require.NoError(t, err)
