@@ -27,7 +27,7 @@ func (c *caller) within(d time.Duration) time.Duration { return 1 + time.Duratio
 
 // long returns a time for which something is held: in a calm world it lasts.
 func (c *caller) long(d time.Duration) time.Duration {
-	if c.calm {
+	if c.weather.lasting() {
 		return time.Minute
 	}
 	return 100*time.Millisecond + c.within(d)
@@ -51,7 +51,7 @@ func (c *caller) pick() (lockrt.Locker, []name) {
 		return c.client().RWMutex(rw).RLocker(), []name{{key: rw, reads: true}}
 	case 5, 6:
 		p := c.permits()
-		return lockrt.PermitLocker(p), []name{{key: p.Key(), places: 2}}
+		return lockrt.PermitLocker(p), []name{{key: p.Key(), places: places}}
 	case 7:
 		all := []lockrt.Locker{c.client().Mutex(m), c.client().RWMutex(rw), lockrt.NewRedLock(red, c.sets[c.set]), c.client().FairMutex(f), c.client().Mutex(m)}
 		return lockrt.NewMultiLock(all...), []name{{key: m}, {key: rw}, {key: red}, {key: f}}
@@ -61,14 +61,14 @@ func (c *caller) pick() (lockrt.Locker, []name) {
 }
 
 func (c *caller) permits() *lockrt.PermitSemaphore {
-	return c.client().PermitSemaphore(c.of("permit"), 2)
+	return c.client().PermitSemaphore(c.of("permit"), places)
 }
 
 func (c *caller) options() (opts []lockrt.LockOption) {
 	if c.IntN(3) == 0 {
 		opts = append(opts, lockrt.WithLease(c.long(300*time.Millisecond)))
 	}
-	if !c.calm && c.IntN(4) == 0 {
+	if !c.weather.lasting() && c.IntN(4) == 0 {
 		opts = append(opts, lockrt.WithMaxHold(c.within(200*time.Millisecond)))
 	}
 	if c.IntN(3) == 0 {
@@ -82,7 +82,7 @@ func (c *caller) options() (opts []lockrt.LockOption) {
 
 // turn locks something, and has up to three goroutines do something under it at once. It returns false if the client is closed.
 func (c *caller) turn() bool {
-	if !c.calm && c.IntN(10) == 0 {
+	if c.weather != calm && c.IntN(10) == 0 {
 		c.harm()
 	}
 	lock, names := c.pick()
@@ -102,11 +102,11 @@ func (c *caller) turn() bool {
 		all.Go(func() { other.act(inner, lease, leave) })
 	}
 	all.Wait()
-	if err := lease.Err(); c.calm && errors.Is(err, lockrt.ErrLost) {
+	if err := lease.Err(); c.weather.lasting() && errors.Is(err, lockrt.ErrLost) {
 		c.fault("%s: %v", lease.Key(), err)
 	}
 	leave()
-	if err := lease.Unlock(ctx); c.calm && err != nil && !errors.Is(err, lockrt.ErrReleased) {
+	if err := lease.Unlock(ctx); c.weather == calm && err != nil && !errors.Is(err, lockrt.ErrReleased) {
 		c.fault("unlocking %s: %v", lease.Key(), err)
 	}
 	return true
@@ -144,9 +144,9 @@ func (c *caller) act(ctx context.Context, lease *lockrt.Lease, leave func()) {
 	case 6, 7, 8:
 		c.permit(ctx, soon)
 	case 9:
-		s := c.client().Semaphore(c.of("sem"), 2)
+		s := c.client().Semaphore(c.of("sem"), places)
 		if n := 1 + c.IntN(2); s.Acquire(ctx, n, soon) == nil {
-			_, leave := c.enter(ctx, slices.Repeat([]name{{key: s.Key(), places: 2}}, n)...)
+			_, leave := c.enter(ctx, slices.Repeat([]name{{key: s.Key(), places: places}}, n)...)
 			leave()
 			_ = s.Release(ctx, n)
 		}
@@ -172,7 +172,7 @@ func (c *caller) act(ctx context.Context, lease *lockrt.Lease, leave func()) {
 		_, _ = c.client().FairMutex(c.of("fair")).Inspect(ctx)
 		_, _ = c.permits().Inspect(ctx)
 	default:
-		if !c.calm {
+		if !c.weather.lasting() {
 			c.force(ctx)
 		}
 	}
@@ -185,7 +185,7 @@ func (c *caller) permit(ctx context.Context, soon lockrt.LockOption) {
 	if err != nil {
 		return
 	}
-	_, leave := c.enter(ctx, slices.Repeat([]name{{key: p.Key(), places: 2}}, n)...)
+	_, leave := c.enter(ctx, slices.Repeat([]name{{key: p.Key(), places: places}}, n)...)
 	for _, id := range x.PermitIDs() {
 		_, _ = p.UpdateLease(ctx, id, c.long(time.Second))
 		_, _ = p.TTL(ctx, id)
@@ -207,7 +207,7 @@ func (c *caller) force(ctx context.Context) {
 	_, _ = c.client().FairMutex(c.of("fair")).ForceUnlock(ctx)
 	p := c.permits()
 	_, _ = p.Resize(ctx, c.IntN(3)-1)
-	_ = p.SetPermits(ctx, 2)
+	_ = p.SetPermits(ctx, places)
 }
 
 // harm ends a silence of the network, or begins one, or has a server lose its connections or its data.
@@ -227,6 +227,8 @@ func (c *caller) harm() {
 		c.black[i] = false
 	case act == 0:
 		c.proxies[i].Cut()
+	case act == 1 && c.weather.lasting():
+		c.proxies[i].Delay(c.within(200 * time.Millisecond))
 	case act == 1:
 		if _, err := c.servers[i].Try("FLUSHALL"); err != nil {
 			c.wrong = append(c.wrong, err.Error())
