@@ -238,3 +238,23 @@ func (c *caller) harm() {
 		c.black[i] = true
 	}
 }
+
+// move moves the slot of a key to another master, with calls in the middle, and may have the master that had it close connections.
+func (c *caller) move() {
+	kinds := []string{"mutex", "fair", "rw", "red", "permit", "sem", "latch", "office", "every"}
+	key := c.of(kinds[c.IntN(len(kinds))])
+	from := c.cluster.Master(key)
+	others := slices.DeleteFunc(c.cluster.Nodes()[:3], func(s *redistest.RedisServer) bool { return s == from })
+	move := c.cluster.Move(c.cluster.Slot(key), others[c.IntN(len(others))])
+	for range c.IntN(4) {
+		c.turn()
+	}
+	move.Keys()
+	for range c.IntN(4) {
+		c.turn()
+	}
+	move.End()
+	if c.IntN(3) == 0 {
+		from.Do("CLIENT", "KILL", "TYPE", []string{"normal", "pubsub"}[c.IntN(2)])
+	}
+}

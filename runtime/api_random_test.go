@@ -29,6 +29,7 @@ type world struct {
 	weather weather
 	servers []*redistest.RedisServer
 	proxies []*redistest.FaultProxy
+	cluster *redistest.RedisCluster // stands in for the first server, or nil
 	sets    [2][]*lockrt.Client
 	owners  [2]*lockrt.Owner
 
@@ -42,14 +43,15 @@ type world struct {
 type weather uint8
 
 const (
-	calm     weather = iota
-	rough            // the network fails, but all leases last longer than the world
-	faulty           // the network fails, servers lose all, leases expire, and locks are taken by force
-	shutting         // as faulty, and the clients are closed in the middle
+	calm      weather = iota
+	rough             // the network fails, but all leases last longer than the world
+	resharded         // as rough, and the first server is a cluster whose slots move
+	faulty            // the network fails, servers lose all, leases expire, and locks are taken by force
+	shutting          // as faulty, and the clients are closed in the middle
 )
 
 // lasting says whether nothing that is held is lost: then at most one is inside.
-func (w weather) lasting() bool { return w <= rough }
+func (w weather) lasting() bool { return w <= resharded }
 
 // A presence is what one holder has of a key.
 type presence struct{ writes, reads int }
@@ -66,7 +68,7 @@ func TestRandom_Calls(t *testing.T) {
 	for range 3 {
 		servers = append(servers, redistest.Server(t))
 	}
-	for i, name := range []string{calm: "calm", rough: "rough", faulty: "with faults", shutting: "closed in the middle"} {
+	for i, name := range []string{calm: "calm", rough: "rough", resharded: "in a cluster whose slots move", faulty: "with faults", shutting: "closed in the middle"} {
 		passed := t.Run(name, func(t *testing.T) {
 			t.Cleanup(func() {
 				if t.Failed() {
@@ -101,6 +103,12 @@ func newWorld(t *testing.T, servers []*redistest.RedisServer, weather weather) *
 		w.proxies = append(w.proxies, redistest.Proxy(t, s.Addr()))
 		s.Do("FLUSHALL") // from here, so that the connection to the server is not of the world
 	}
+	if weather == resharded {
+		w.cluster = redistest.Cluster(t)
+		for _, n := range w.cluster.Nodes() {
+			n.Do("PING") // from here, too
+		}
+	}
 	return w
 }
 
@@ -121,7 +129,9 @@ func (w *world) live(t *testing.T, from uint64) {
 		callers.Go(func() {
 			c := &caller{w, rand.New(rand.NewPCG(from, i+1)), int(i % 2)}
 			for over.Err() == nil && c.turn() {
-				continue
+				if i == 0 && w.cluster != nil {
+					c.move()
+				}
 			}
 		})
 	}
@@ -142,7 +152,7 @@ func (w *world) live(t *testing.T, from uint64) {
 	}
 	w.each(t, "Shutdown", func(c *lockrt.Client) error { return c.Shutdown(t.Context()) })
 	require.Empty(t, w.wrong)
-	for _, s := range w.servers {
+	for _, s := range w.masters() {
 		w.cleared(t, s)
 	}
 	if w.weather.lasting() {
@@ -155,7 +165,7 @@ func (w *world) open(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	for set := range w.sets {
 		var first atomic.Pointer[lockrt.Client]
-		for _, p := range w.proxies {
+		for i, p := range w.proxies {
 			opts := lockrt.Options{
 				Hooks: looking(&first), Watchdog: time.Minute, OpTimeout: unhurried,
 				DeadlockAfter: 30 * time.Millisecond, BreakDeadlocks: r.IntN(2) == 0, Linger: time.Duration(r.IntN(2)) * 5 * time.Millisecond,
@@ -166,7 +176,11 @@ func (w *world) open(t *testing.T, r *rand.Rand) {
 			if !w.weather.lasting() {
 				opts.Watchdog = 300 * time.Millisecond
 			}
-			c, err := opened(t.Context(), p.URL(), opts)
+			url := p.URL()
+			if i == 0 && w.cluster != nil {
+				url = w.cluster.URL()
+			}
+			c, err := opened(t.Context(), url, opts)
 			require.NoError(t, err)
 			w.sets[set] = append(w.sets[set], c)
 			first.CompareAndSwap(nil, c)
@@ -247,14 +261,27 @@ func (w *world) cleared(t *testing.T, server *redistest.RedisServer) {
 	})
 }
 
+// masters returns the servers that have the keys.
+func (w *world) masters() []*redistest.RedisServer {
+	if w.cluster == nil {
+		return w.servers
+	}
+	return append(w.cluster.Nodes()[:3], w.servers[1:]...)
+}
+
 // complete returns when each permit has been given back. A release of a Semaphore may fail, as any call: then permits are missing, but never are
 // there too many.
 func (w *world) complete(t *testing.T) {
 	t.Helper()
 	for i := range 3 {
 		of := func(kind string) int64 {
-			if key := fmt.Sprint(kind, i); number(t, w.servers[0], "EXISTS", key) > 0 {
-				return number(t, w.servers[0], "GET", key)
+			key := fmt.Sprint(kind, i)
+			server := w.servers[0]
+			if w.cluster != nil {
+				server = w.cluster.Master(key)
+			}
+			if number(t, server, "EXISTS", key) > 0 {
+				return number(t, server, "GET", key)
 			}
 			return places
 		}
