@@ -185,7 +185,8 @@ func TestNew_RefusesBadOptions(t *testing.T) {
 	for name, opts := range map[string]lockrt.Options{
 		"Options.Watchdog: unusable option: 10ms is shorter than 100ms":                   {Watchdog: 10 * time.Millisecond},
 		"Options.Watchdog: unusable option: -1s is shorter than 100ms":                    {Watchdog: -time.Second},
-		"Options.OpTimeout: unusable option: -1s is negative":                             {OpTimeout: -time.Second},
+		"Options.OpTimeout: unusable option: -1s is shorter than 1ms":                     {OpTimeout: -time.Second},
+		"Options.OpTimeout: unusable option: 1µs is shorter than 1ms":                     {OpTimeout: time.Microsecond},
 		"Options.RedLockTimeout: unusable option: 1µs is shorter than 1ms":                {RedLockTimeout: time.Microsecond},
 		"Options.Cohort: unusable option: -1 is negative":                                 {Cohort: -1},
 		"Options.Replicas: unusable option: -1 is negative":                               {Replicas: -1},

@@ -48,7 +48,8 @@ type Options struct {
 	// Watchdog is how long a lock outlives a crashed holder; while it is held, the Client renews it every third of that time. Defaults to 30s, at
 	// least 100ms. Redisson's lockWatchdogTimeout.
 	Watchdog time.Duration
-	// OpTimeout bounds the calls that run to their end, such as Unlock and Close, and those that ask. Defaults to 3s.
+	// OpTimeout bounds the calls that run to their end, such as Unlock and Close, and those that ask. Defaults to 3s, at least
+	// 1ms.
 	OpTimeout time.Duration
 	// RedLockTimeout bounds how long a [RedLock] waits for the answer of one server; its first Client decides. Half of the watchdog or lease time, if
 	// that is shorter. A TryLock that needs a slow server takes up to that long and keeps the grants of the others meanwhile: set a few times the
@@ -133,8 +134,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Watchdog < leases.MinLease:
 		return o, fmt.Errorf("lockgen: Options.Watchdog: %w: %v is shorter than %v", ErrBadOption, o.Watchdog, leases.MinLease)
-	case o.OpTimeout < 0:
-		return o, fmt.Errorf("lockgen: Options.OpTimeout: %w: %v is negative", ErrBadOption, o.OpTimeout)
+	case o.OpTimeout < time.Millisecond:
+		return o, fmt.Errorf("lockgen: Options.OpTimeout: %w: %v is shorter than 1ms", ErrBadOption, o.OpTimeout)
 	case o.RedLockTimeout < time.Millisecond:
 		return o, fmt.Errorf("lockgen: Options.RedLockTimeout: %w: %v is shorter than 1ms", ErrBadOption, o.RedLockTimeout)
 	case o.TokenTTL < time.Second && o.TokenTTL != Forever:
