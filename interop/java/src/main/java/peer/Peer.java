@@ -19,6 +19,7 @@ import org.redisson.RedissonRedLock;
 import org.redisson.api.RAtomicLong;
 import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
+import org.redisson.api.RObject;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
@@ -95,6 +96,11 @@ public final class Peer {
                 return "";
             case "parked": // thread
                 return "" + parked(THREADS.get(client + "/" + w[4]));
+            case "asking": // thread
+                return "" + asking(THREADS.get(client + "/" + w[4]));
+            case "interrupt": // thread
+                THREADS.get(client + "/" + w[4]).interrupt();
+                return "";
             case "has": // class method
                 return "" + Arrays.stream(Class.forName(w[4]).getMethods()).anyMatch(m -> m.getName().equals(w[5]));
             case "sleep":
@@ -182,6 +188,13 @@ public final class Peer {
         return false;
     }
 
+    /** Tells whether a thread waits for the answer of the server. */
+    private static boolean asking(Thread thread) {
+        return thread != null
+                && thread.getState() == Thread.State.WAITING
+                && Arrays.stream(thread.getStackTrace()).anyMatch(f -> f.getClassName().endsWith("CompletableFuture"));
+    }
+
     private static String use(RedissonClient c, String[] w) throws Exception {
         String name = w[4]; // lock commands have a kind, then the name
         switch (w[3]) {
@@ -208,6 +221,11 @@ public final class Peer {
                 return "";
             case "forceUnlock":
                 return "" + lock(c, w[4], w[5]).forceUnlock();
+            case "delete":
+                return "" + ((RObject) lock(c, w[4], w[5])).delete();
+            case "lockInterruptibly": // kind name
+                lock(c, w[4], w[5]).lockInterruptibly();
+                return "";
             case "isLocked":
                 return "" + lock(c, w[4], w[5]).isLocked();
             case "isHeld":
