@@ -45,6 +45,24 @@ func TestInterrupt(t *testing.T) {
 			require.NoError(t, lease.Unlock(soon(t)))
 		})
 	}
+	for what, calls := range map[string][3][]string{
+		"semaphore": {{"semaphoreSet", "1"}, {"semaphoreAcquire", "1"}, {"semaphoreAvailable"}},
+		"permits":   {{"permitSet", "1"}, {"permitAcquire", "0"}, {"permitAvailable"}},
+	} {
+		t.Run("in a request, "+what, func(t *testing.T) {
+			key, th := aKey(t, "k"), java.thread("takes-"+what)
+			looks := th.thread("looks")
+			with := func(call []string) []string { return append([]string{call[0], key}, call[1:]...) }
+			looks.do(t, with(calls[0])...)
+			f.nodes[0].Do("CLIENT", "PAUSE", millis(patience), "WRITE")
+			done := th.start(with(calls[1])...)
+			f.soon(t, func() bool { return looks.do(t, "asking", th.name) == "true" }, "it does not ask")
+			looks.do(t, "interrupt", th.name)
+			require.ErrorContains(t, (<-done).err, "RedisException: java.lang.InterruptedException")
+			f.nodes[0].Do("CLIENT", "UNPAUSE")
+			f.soon(t, func() bool { return looks.do(t, with(calls[2])...) == "0" }, "no permit is taken")
+		})
+	}
 	t.Run("in a fair queue", func(t *testing.T) {
 		key := aKey(t, "k")
 		give := took(t, fairKind.role().inGo(f.side), key)
