@@ -106,6 +106,22 @@ func TestEvery_ByTheClockOfTheServer(t *testing.T) {
 	require.False(t, tick.Start.After(at()))
 }
 
+// An interval that is longer than the time since 1970 is the first one, and begins like every other one.
+func TestEvery_LongerThanSince1970(t *testing.T) {
+	t.Parallel()
+	server, job, k := redistest.Shared(t), redistest.Key(t, "job"), newTicker()
+	const century = 100 * 365 * 24 * time.Hour
+	run(t, newClient(t, lockrt.Options{}).Every(job, century, k.tick))
+	tick := receive(t, k.ticks, "the run")
+	require.Equal(t, lockrt.Tick{Start: time.UnixMilli(0), Interval: century}, tick)
+	require.Empty(t, k.ticks)
+	until(t, "the run is recorded", func() bool {
+		done, _ := server.Do("HGET", "lockgen_every:{"+job+"}", "done").ToString()
+		return done == "0"
+	})
+	server.Do("DEL", "lockgen_every:{"+job+"}")
+}
+
 // TestEvery_Missed shows the fields of a Tick about earlier intervals.
 func TestEvery_Missed(t *testing.T) {
 	t.Parallel()

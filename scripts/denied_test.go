@@ -141,7 +141,7 @@ func TestDenied_LeavesNoKeyForEver(t *testing.T) {
 			return s.eval(scripts.Introduce, []string{"lockgen_process:" + s.key}, "60000", "host", "h", "pid", "7").Error()
 		}},
 		"every": {before: oursHeld, run: func(s *scene) error {
-			return s.eval(scripts.Every, []string{s.key, "lockgen_every:{" + s.key + "}"}, "1000", ours, "7", "0", "60000").Error()
+			return s.eval(scripts.Every, []string{s.key, "lockgen_every:{" + s.key + "}"}, "1000", ours, "7", "-1", "60000").Error()
 		}},
 	}
 	onDeniers(t, func(t *testing.T, scenes func(t *testing.T) (whole, half *scene), deny func(command string)) {
@@ -181,7 +181,7 @@ func TestDenied_EveryKeepsTheIntervalBefore(t *testing.T) {
 		record := map[string]string{"begun": "1000", "by": theirs + " 5", "done": "1000"}
 		s.set([][]string{{"HSET", state, "begun", "1000", "by", theirs + " 5", "done", "1000"}, {"PEXPIRE", state, "300000"}})
 		run := func(s *scene) ([]int64, error) {
-			return s.eval(scripts.Every, []string{s.key, state}, "1000", ours, "7", "0", "60000").AsIntSlice()
+			return s.eval(scripts.Every, []string{s.key, state}, "1000", ours, "7", "-1", "60000").AsIntSlice()
 		}
 		deny("pexpire")
 		_, err := run(half)

@@ -124,12 +124,12 @@ func TestEvery(t *testing.T) {
 		const day = 24 * hour
 		var start int64
 		for { // a day that does not end while the test runs
-			reply := every(day, "", "0", 0)
+			reply := every(day, "", "0", -1)
 			require.Equal(t, int64(1), reply[0])
 			require.Zero(t, reply[1]%day)
 			require.Positive(t, reply[2])
 			require.LessOrEqual(t, reply[2], int64(day))
-			require.Equal(t, []int64{0, 0}, reply[3:])
+			require.Equal(t, []int64{-1, -1}, reply[3:])
 			if start = reply[1]; reply[2] > 60_000 {
 				break
 			}
@@ -138,24 +138,24 @@ func TestEvery(t *testing.T) {
 			case <-t.Context().Done():
 			}
 		}
-		require.Equal(t, int64(-1), every(day, ours, "7", 0)[0], "a client without the lock begins nothing")
+		require.Equal(t, int64(-1), every(day, ours, "7", -1)[0], "a client without the lock begins nothing")
 		require.Zero(t, s.int("EXISTS", state))
 		require.Zero(t, done(start), "what was not begun was not done")
 
 		s.set(oursHeld)
 		for range 2 { // the reply may be lost
-			require.Equal(t, []int64{2, start}, every(day, ours, "7", 0)[:2])
+			require.Equal(t, []int64{2, start}, every(day, ours, "7", -1)[:2])
 		}
 		require.Positive(t, s.int("PTTL", state))
-		require.Equal(t, int64(0), every(day, "", "0", 0)[0])
-		require.Equal(t, int64(0), every(day, ours, "8", 0)[0], "the next one of the same process is another one")
-		require.Equal(t, start, every(day, "", "0", 0)[3])
+		require.Equal(t, int64(0), every(day, "", "0", -1)[0])
+		require.Equal(t, int64(0), every(day, ours, "8", -1)[0], "the next one of the same process is another one")
+		require.Equal(t, start, every(day, "", "0", -1)[3])
 		for range 2 {
 			require.Equal(t, int64(1), done(start))
 		}
-		require.Equal(t, start, every(day, "", "0", 0)[4])
+		require.Equal(t, start, every(day, "", "0", -1)[4])
 		require.Zero(t, done(start-day), "a later one was done, too")
-		require.Equal(t, start, every(day, "", "0", 0)[4])
+		require.Equal(t, start, every(day, "", "0", -1)[4])
 
 		// A server that lost its data learns the intervals from the processes that remember them.
 		require.NoError(t, s.command("DEL", state).Error())
@@ -165,21 +165,34 @@ func TestEvery(t *testing.T) {
 		// The clock was set back since. If by less than an interval, the interval is waited for; if by more, it begins
 		// anew.
 		require.NoError(t, s.command("HSET", state, "begun", strconv.FormatInt(start+day, 10), "done", strconv.FormatInt(start+day, 10)).Error())
-		reply := every(day, ours, "9", 0)
+		reply := every(day, ours, "9", -1)
 		require.Equal(t, int64(0), reply[0])
 		require.Greater(t, reply[2], int64(day), "the next one that can begin is the one after")
 		require.NoError(t, s.command("HSET", state, "begun", strconv.FormatInt(start+2*day, 10), "done", strconv.FormatInt(start+2*day, 10)).Error())
-		reply = every(day, ours, "9", 0)
+		reply = every(day, ours, "9", -1)
 		require.Equal(t, []int64{2, start}, reply[:2])
-		require.Zero(t, reply[4])
+		require.Equal(t, int64(-1), reply[4])
 		require.Equal(t, int64(1), done(start), "although it says that a later one was done")
-		require.Equal(t, start, every(day, "", "0", 0)[4])
+		require.Equal(t, start, every(day, "", "0", -1)[4])
 
 		// An interval of another length continues from the one that was begun.
-		require.Zero(t, every(day, "", "0", 0)[0])
-		reply = every(1, "", "0", 0)
+		require.Zero(t, every(day, "", "0", -1)[0])
+		reply = every(1, "", "0", -1)
 		require.Equal(t, int64(1), reply[0])
 		require.Equal(t, start, reply[3])
+
+		// The first interval starts at 0, and one that is longer than the time since 1970 is the first.
+		require.NoError(t, s.command("DEL", state).Error())
+		const century = 100 * 365 * day
+		require.Equal(t, []int64{1, 0}, every(century, "", "0", -1)[:2])
+		require.Zero(t, done(0), "what was not begun was not done")
+		for range 2 {
+			require.Equal(t, []int64{2, 0}, every(century, ours, "9", -1)[:2])
+		}
+		require.Equal(t, []int64{0, -1}, every(century, "", "0", -1)[3:])
+		require.Equal(t, int64(0), every(century, ours, "10", 0)[0])
+		require.Equal(t, int64(1), done(0))
+		require.Equal(t, []int64{0, 0}, every(century, "", "0", -1)[3:])
 
 		require.NoError(t, s.command("DEL", "KEY").Error())
 		require.NoError(t, s.command("SET", state, "text").Error())

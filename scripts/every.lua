@@ -7,7 +7,8 @@
 -- ARGV[1]  the length of an interval in milliseconds
 -- ARGV[2]  the owner of the lock, which begins; empty to read only
 -- ARGV[3]  its fencing token
--- ARGV[4]  the start of the last interval that the process knows to have begun, in case the server lost it
+-- ARGV[4]  the start of the last interval that the process knows to have begun, in case the server lost it; -1 if it knows
+--          none
 -- ARGV[5]  for how many milliseconds the schedule is kept
 --
 -- Reply: {what, start, left, begun, done}
@@ -17,8 +18,8 @@
 --              -1  the owner does not hold the lock
 --        start  of the present interval, in milliseconds since 1970
 --        left   milliseconds to the start of the next one that can begin
---        begun  the start of the last interval that was begun, this one if it was; 0 if none is known
---        done   the start of the last one that was done; 0 if none is known
+--        begun  the start of the last interval that was begun, this one if it was; -1 if none is known
+--        done   the start of the last one that was done; -1 if none is known
 --        WRONGTYPE when the lock or the schedule is something other than a hash
 --
 -- Twice: the schedule has the owner that began the interval, and this owner gets the same reply again.
@@ -32,15 +33,16 @@ local fields = redis.call('hgetall', KEYS[2])
 for i = 1, #fields, 2 do
   stored[fields[i]] = fields[i + 1]
 end
-local begun = math.max(tonumber(stored.begun or '0') or 0, tonumber(ARGV[4]))
-local done = tonumber(stored.done or '0') or 0
+-- The first interval starts at 0: one of more than the years since 1970 is the first one now.
+local begun = math.max(tonumber(stored.begun or '-1') or -1, tonumber(ARGV[4]))
+local done = tonumber(stored.done or '-1') or -1
 -- The clock was set back since. If by little, the interval that was begun is waited for; if by much, that would take
 -- too long.
 if begun > start + interval then
-  begun, stored.by = 0, nil
+  begun, stored.by = -1, nil
 end
 if done > start + interval then
-  done = 0
+  done = -1
 end
 
 local left = math.max(begun, start) + interval - now

@@ -9,13 +9,13 @@
 --        WRONGTYPE when the schedule is something other than a hash
 --
 -- Twice: the second run sets the same.
-local done, begun = 0, 0
+local done, begun = -1, -1
 local fields = redis.call('hgetall', KEYS[1])
 for i = 1, #fields, 2 do
   if fields[i] == 'done' then
-    done = tonumber(fields[i + 1]) or 0
+    done = tonumber(fields[i + 1]) or -1
   elseif fields[i] == 'begun' then
-    begun = tonumber(fields[i + 1]) or 0
+    begun = tonumber(fields[i + 1]) or -1
   end
 end
 local start = tonumber(ARGV[1])

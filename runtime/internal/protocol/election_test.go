@@ -55,7 +55,7 @@ func TestSchedule(t *testing.T) {
 	t.Parallel()
 	s := Schedule{"k", time.Minute, time.Hour}
 	at := time.UnixMilli(60_000)
-	require.Equal(t, Command{scripts.Every, []string{"k", "lockgen_every:{k}"}, []string{"60000", "", "0", "0", "3600000"}}, s.Look(time.Time{}))
+	require.Equal(t, Command{scripts.Every, []string{"k", "lockgen_every:{k}"}, []string{"60000", "", "0", "-1", "3600000"}}, s.Look(time.Time{}))
 	require.Equal(t, Command{scripts.Every, []string{"k", "lockgen_every:{k}"}, []string{"60000", "u:5", "7", "60000", "3600000"}}, s.Begin("u:5", 7, at))
 	require.Equal(t, Command{scripts.EveryDone, []string{"lockgen_every:{k}"}, []string{"60000", "3600000"}}, s.Done(at))
 	for what, want := range map[int64]Moment{
@@ -65,7 +65,7 @@ func TestSchedule(t *testing.T) {
 		-1: {Lost: true},
 	} {
 		want.Start, want.Left, want.Done = time.UnixMilli(120_000), time.Second, at
-		got, err := ReadEvery([]int64{what, 120_000, 1000, 0, 60_000})
+		got, err := ReadEvery([]int64{what, 120_000, 1000, -1, 60_000})
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}

@@ -23,7 +23,7 @@ func (s Schedule) Look(known time.Time) Command { return s.Begin("", 0, known) }
 // Begin returns the command by which the owner of the mutex begins the present interval. known is the start of the last one that
 // the process knows to have begun, or the zero time. [ReadEvery] reads its reply.
 func (s Schedule) Begin(owner string, token int64, known time.Time) Command {
-	begun := "0"
+	begun := "-1"
 	if !known.IsZero() {
 		begun = clock(known)
 	}
@@ -53,7 +53,7 @@ func ReadEvery(reply []int64) (m Moment, err error) {
 		return m, err
 	}
 	at := func(ms int64) time.Time {
-		if ms == 0 {
+		if ms < 0 {
 			return time.Time{}
 		}
 		return time.UnixMilli(ms)
