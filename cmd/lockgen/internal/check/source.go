@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/load"
 )
 
 // A decl is an interface where it is declared, with what its directives say.
@@ -299,7 +300,7 @@ func (r *Run) filesOf(d *decl, wanted func(src []byte) bool) []*parsed {
 	for _, entry := range entries {
 		base := entry.Name()
 		name := filepath.Join(dir, base)
-		if !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") && !strings.HasSuffix(d.file, "_test.go") {
+		if !strings.HasSuffix(base, ".go") || strings.HasSuffix(base, "_test.go") && !strings.HasSuffix(d.file, "_test.go") || !load.Regular(name) {
 			continue
 		}
 		src, err := os.ReadFile(name)

@@ -292,11 +292,8 @@ func sources(pkg *packages.Package) ([]source, error) {
 	var all []source
 	for _, entry := range entries {
 		name := filepath.Join(pkg.Dir, entry.Name())
-		if entry.IsDir() || !strings.HasSuffix(name, ".go") {
+		if !strings.HasSuffix(name, ".go") || !Regular(name) {
 			continue
-		}
-		if entry.Type()&fs.ModeSymlink != 0 && isDir(name) {
-			continue // a link to a directory such as nats.go, which the go command leaves out
 		}
 		text, err := os.ReadFile(name)
 		switch {
@@ -310,9 +307,10 @@ func sources(pkg *packages.Package) ([]source, error) {
 	return all, nil
 }
 
-func isDir(name string) bool {
+// Regular reports whether a file can have source: a link to a directory such as nats.go does not, and to read a named pipe would take for ever.
+func Regular(name string) bool {
 	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
+	return err != nil || info.Mode().IsRegular() // to read it says what is wrong
 }
 
 // ours notes an output whose source the run decides about: it was read, or it is gone.

@@ -45,7 +45,7 @@ func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, name
 		}
 	}
 	for _, name := range others {
-		if slices.Contains(names, name) || !strings.HasSuffix(name, ".go") {
+		if slices.Contains(names, name) || !strings.HasSuffix(name, ".go") || !Regular(name) {
 			continue
 		}
 		src, err := os.ReadFile(name)
