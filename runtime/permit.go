@@ -35,8 +35,8 @@ func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...LockOption) (*
 	return (*Permit)(permit), err
 }
 
-// AcquireN waits for n permits at once, at least 1, even if there are fewer in all. They are renewed, lost and released together. Redisson's
-// acquire(permits).
+// AcquireN waits for n permits at once, at least 1 and at most 10,000, even if there are fewer in all. They are renewed, lost and released together.
+// Redisson's acquire(permits).
 func (s *PermitSemaphore) AcquireN(ctx context.Context, n int, opts ...LockOption) (*Permit, error) {
 	permit, err := (*locks.PermitSemaphore)(s).AcquireN(ctx, n, optionsOf(opts)...)
 	return (*Permit)(permit), err

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -895,6 +896,23 @@ func TestPermit_RefusesWhatCannotBe(t *testing.T) {
 	_, err = s.Acquire(ctx)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Zero(t, number(t, redistest.Shared(t), "EXISTS", s.Key()))
+}
+
+// A call has a bounded number of permits: each has an id, for which the server needs time.
+func TestPermit_MostOfOneCall(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, math.MaxInt32)
+	const most = 10_000
+	for _, n := range []int{most + 1, math.MaxInt32} {
+		_, err := s.TryAcquireN(t.Context(), n)
+		require.ErrorIs(t, err, lockrt.ErrBadOption)
+		_, err = s.AcquireN(t.Context(), n)
+		require.ErrorIs(t, err, lockrt.ErrBadOption)
+	}
+	p, err := s.TryAcquireN(t.Context(), most)
+	require.NoError(t, err)
+	require.Len(t, p.PermitIDs(), most)
+	require.NoError(t, p.Release(t.Context()))
 }
 
 func TestPermit_CancellationRacingWithGrantsLosesNothing(t *testing.T) {
