@@ -216,6 +216,23 @@ func TestTelemetry_TheWorkIsUnderTheHold(t *testing.T) {
 	require.False(t, hold.EndTime.Before(work.EndTime))
 }
 
+// A hook that returns no context keeps the one that it was given, with the span of the lease.
+func TestTelemetry_AfterAHookWithoutAContext(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	none := func(context.Context, lockrt.AcquireEvent) context.Context { return nil }
+	c := r.open(lockrt.Hooks{AcquireStart: none, Acquired: none})
+	require.NoError(t, c.Mutex(redistest.Key(t, "k")).Do(t.Context(), func(ctx context.Context, _ *lockrt.Lease) error {
+		_, span := r.traces.Tracer("test").Start(ctx, "work")
+		span.End()
+		return nil
+	}))
+	holds, works := r.named("lock hold"), r.named("work")
+	require.Len(t, holds, 1)
+	require.Len(t, works, 1)
+	require.Equal(t, holds[0].SpanContext.SpanID(), works[0].Parent.SpanID())
+}
+
 func TestTelemetry_ASpanForACallThatWaitedOrFailed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, lockotel.WithSlow(time.Hour), lockotel.WithKeys())

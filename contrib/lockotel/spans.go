@@ -31,7 +31,9 @@ func (t *Telemetry) spans(next lockrt.Hooks) lockrt.Hooks {
 	hooks.Acquired = func(ctx context.Context, e lockrt.AcquireEvent) context.Context {
 		ctx = t.holds(ctx, &e)
 		if next.Acquired != nil {
-			ctx = next.Acquired(ctx, e)
+			if child := next.Acquired(ctx, e); child != nil { // without a context it keeps the one it got, which has the span
+				ctx = child
+			}
 		}
 		return ctx
 	}
