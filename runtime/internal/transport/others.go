@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -16,8 +17,8 @@ import (
 // The plain commands that ask for what Redis has, and with which a client finds other clients, and what they hold. They go over the shared
 // connection, and each is given up after half of OpTimeout.
 
-// briefly returns a context for a request that rueidis would repeat again and again while the server is away. It has no
-// deadline, which would apply to the shared connection.
+// briefly returns a context for a request that a call repeats while the server is away. It has no deadline, which would apply to the shared
+// connection.
 func (t *Transport) briefly() (context.Context, context.CancelFunc) {
 	t.markShared()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -28,11 +29,49 @@ func (t *Transport) briefly() (context.Context, context.CancelFunc) {
 	}
 }
 
+// longestRepeat is the longest pause before a plain command is sent again.
+const longestRepeat = 100 * time.Millisecond
+
+// repeated returns the replies to commands that change nothing. It sends them again while a connection fails or a server loads its data, until
+// ctx ends, and then returns how they failed last before that. The commands are those of [plain]: rueidis would repeat others by itself, and return
+// only that ctx has ended.
+func (t *Transport) repeated(ctx context.Context, rc sender, commands ...rueidis.Completed) []rueidis.RedisResult {
+	var failed []rueidis.RedisResult
+	for wait := time.Millisecond; ; wait = min(2*wait, longestRepeat) {
+		var replies []rueidis.RedisResult
+		if len(commands) == 1 {
+			replies = []rueidis.RedisResult{rc.Do(ctx, commands[0])}
+		} else {
+			replies = rc.DoMulti(ctx, commands...)
+		}
+		switch {
+		case !slices.ContainsFunc(replies, fleeting):
+			return replies
+		case failed == nil || ctx.Err() == nil:
+			failed = replies
+		}
+		if ctx.Err() != nil || !pause(wait, t.cfg.Stopped, ctx.Done()) {
+			return failed
+		}
+	}
+}
+
+// fleeting reports whether a reply is the failure of a connection, or that of a server that loads its data.
+func fleeting(reply rueidis.RedisResult) bool {
+	said, ok := Replied(reply.Error())
+	return reply.NonRedisError() != nil && !errors.Is(reply.NonRedisError(), rueidis.ErrClosing) || ok && said.IsLoading()
+}
+
+// plain returns the command name about a key for [Transport.repeated], which may send it several times.
+func (t *Transport) plain(name, key string, args ...string) rueidis.Completed {
+	return t.rc.B().Arbitrary(name).Keys(key).Args(args...).Build().Pin()
+}
+
 // TTL asks for how long a key lives, and whether it is the owner's.
 func (t *Transport) TTL(key, owner string) (ttl time.Duration, ours bool, err error) {
 	ctx, cancel := t.briefly()
 	defer cancel()
-	replies := t.rc.DoMulti(ctx, t.rc.B().Hexists().Key(key).Field(owner).Build(), t.rc.B().Pttl().Key(key).Build())
+	replies := t.repeated(ctx, t.rc, t.plain("HEXISTS", key, owner), t.plain("PTTL", key))
 	if ours, err = t.translate(replies[0]).AsBool(); err != nil {
 		return 0, false, err
 	}
@@ -44,7 +83,7 @@ func (t *Transport) TTL(key, owner string) (ttl time.Duration, ours bool, err er
 func (t *Transport) Get(key string) (text string, exists bool, err error) {
 	ctx, cancel := t.briefly()
 	defer cancel()
-	text, err = t.translate(t.rc.Do(ctx, t.rc.B().Get().Key(key).Build())).ToString()
+	text, err = t.translate(t.repeated(ctx, t.rc, t.plain("GET", key))[0]).ToString()
 	if rueidis.IsRedisNil(err) {
 		return "", false, nil
 	}
@@ -55,7 +94,7 @@ func (t *Transport) Get(key string) (text string, exists bool, err error) {
 func (t *Transport) Mode(key string, marks []string) (mode string, fair bool, err error) {
 	ctx, cancel := t.briefly()
 	defer cancel()
-	replies := t.rc.DoMulti(ctx, t.rc.B().Hget().Key(key).Field("mode").Build(), t.rc.B().Exists().Key(marks...).Build())
+	replies := t.repeated(ctx, t.rc, t.plain("HGET", key, "mode"), t.rc.B().Arbitrary("EXISTS").Keys(marks...).Build().Pin())
 	if mode, err = t.translate(replies[0]).ToString(); err != nil && !rueidis.IsRedisNil(err) {
 		return "", false, err
 	}
@@ -94,7 +133,7 @@ func (t *Transport) Channels(pattern string) ([]string, error) {
 	found := map[string]struct{}{}
 	failed, answered := ErrNoAnswer, false
 	channels := func(_ string, node rueidis.Client) ([]string, error) {
-		return t.translate(node.Do(ctx, node.B().PubsubChannels().Pattern(pattern).Build())).AsStrSlice()
+		return t.translate(t.repeated(ctx, node, node.B().Arbitrary("PUBSUB", "CHANNELS", pattern).Build().Pin())[0]).AsStrSlice()
 	}
 	fromAll(&t.link, channelsGrace, channels, func(names []string, err error) {
 		if err != nil {
@@ -116,7 +155,7 @@ func (t *Transport) Channels(pattern string) ([]string, error) {
 func (t *Transport) Fields(key string, fields []string) ([]string, error) {
 	ctx, cancel := t.briefly()
 	defer cancel()
-	return t.translate(t.rc.Do(ctx, t.rc.B().Hmget().Key(key).Field(fields...).Build())).AsStrSlice()
+	return t.translate(t.repeated(ctx, t.rc, t.plain("HMGET", key, fields...))[0]).AsStrSlice()
 }
 
 // Owners returns what [protocol.ReadOwners] reads, or the ids of permits, from each of the places: about most of them, or more than
@@ -127,13 +166,13 @@ func (t *Transport) Owners(of []protocol.Owners, most int) (all [][]string, err 
 	commands := make(rueidis.Commands, len(of))
 	for i, o := range of {
 		if o.Permits {
-			commands[i] = t.rc.B().Zrange().Key(protocol.PermitLeases(o.Key)).Min("0").Max(strconv.Itoa(most)).Build()
+			commands[i] = t.plain("ZRANGE", protocol.PermitLeases(o.Key), "0", strconv.Itoa(most))
 		} else {
-			commands[i] = t.rc.B().Hscan().Key(o.Key).Cursor(0).Count(int64(most)).Build()
+			commands[i] = t.plain("HSCAN", o.Key, "0", "COUNT", strconv.Itoa(most))
 		}
 	}
 	all = make([][]string, len(of))
-	for i, reply := range t.rc.DoMulti(ctx, commands...) {
+	for i, reply := range t.repeated(ctx, t.rc, commands...) {
 		var failed error
 		reply = t.translate(reply)
 		if of[i].Permits {

@@ -2,8 +2,13 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"maps"
+	"math"
+	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,4 +90,45 @@ func TestChannels_WithoutTheAnswersOfSome(t *testing.T) {
 	net.Quit()
 	net.Unlisten()
 	u.wg.Wait()
+}
+
+// A question without an answer says how the server was found away, and is asked again when the server comes back before its time is over.
+func TestOthers_SayWhyTheServerIsAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	expired := errors.New("the certificate has expired")
+	var refusals atomic.Int64 // that are still to come
+	rc := server.NewClient(func(o *rueidis.ClientOption) {
+		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if refusals.Add(-1) >= 0 {
+				return nil, &tls.CertificateVerificationError{Err: expired}
+			}
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	})
+	for name, ask := range map[string]func(*Transport) error{
+		"TTL":      func(t *Transport) error { _, _, err := t.TTL("k", "owner"); return err },
+		"Get":      func(t *Transport) error { _, _, err := t.Get("k"); return err },
+		"Mode":     func(t *Transport) error { _, _, err := t.Mode("k", []string{"mark"}); return err },
+		"Channels": func(t *Transport) error { _, err := t.Channels("*"); return err },
+		"Fields":   func(t *Transport) error { _, err := t.Fields("k", []string{"field"}); return err },
+		"Owners": func(t *Transport) error {
+			_, err := t.Owners([]protocol.Owners{{Key: "k"}, {Key: "p", Permits: true}}, 10)
+			return err
+		},
+	} {
+		ask := func(within time.Duration) error {
+			return ask(New(Config{Client: rc, UUID: protocol.NewUUID(protocol.ListensPlain), User: &fake{}, OpTimeout: 2 * within}))
+		}
+		require.NoError(t, ask(time.Minute), name)
+		refusals.Store(math.MaxInt32)
+		server.Do("CLIENT", "KILL", "TYPE", "normal")
+		err := ask(200 * time.Millisecond)
+		for Cut(err) { // it met the end of the old connection, and nothing else in time
+			err = ask(200 * time.Millisecond)
+		}
+		require.ErrorIs(t, err, expired, name)
+		refusals.Store(3)
+		require.NoError(t, ask(time.Minute), name)
+	}
 }
