@@ -74,11 +74,3 @@ func refuses(ctx context.Context, err error) bool {
 	dialled := (*net.OpError)(nil)
 	return errors.As(err, &dialled) && dialled.Op == "dial" && !dialled.Timeout() && ctx.Err() == nil && !transport.CutWhileDialled(err)
 }
-
-// dialTCP is what rueidis does by itself.
-func dialTCP(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
-	if secure == nil {
-		return d.DialContext(ctx, "tcp", addr)
-	}
-	return (&tls.Dialer{NetDialer: d, Config: secure}).DialContext(ctx, "tcp", addr)
-}
