@@ -1,11 +1,12 @@
 package connect
 
 import (
-	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -24,18 +25,10 @@ const (
 
 // address reads the url text.
 func (o Options) address(text string) (address, error) {
-	option, err := rueidis.ParseURL(text)
-	if errors.As(err, new(*url.Error)) { // which has the URL in its text, with the password
-		return address{}, errors.New("the text is no URL; a password has to be percent-encoded")
-	}
+	option, u, said, err := parse(text)
 	if err != nil {
 		return address{}, err
 	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return address{}, err
-	}
-	said := u.Query()
 	clustered, err := saysCluster(said)
 	if err != nil {
 		return address{}, err
@@ -62,6 +55,40 @@ func (o Options) address(text string) (address, error) {
 	option.Sentinel.Username, option.Sentinel.Password = said.Get("sentinel_username"), said.Get("sentinel_password")
 	option.Sentinel.TopologyRefreshInterval = time.Second // the sentinel that leads a failover announces it late, and the message may be lost
 	return address{pausing(option)}, nil
+}
+
+// errNoURL is the error of a text that is no URL. The text may have a password, so the error does not say more.
+var errNoURL = fmt.Errorf("%w: the text is no URL; a password has to be percent-encoded", failure.ErrBadOption)
+
+// parse reads a url and its parameters. It refuses what rueidis would leave out, or take for something else, and so connect to another server.
+func parse(text string) (option rueidis.ClientOption, u *url.URL, said url.Values, err error) {
+	u, err = url.Parse(text)
+	if err != nil || misplaced(u) {
+		return option, nil, nil, errNoURL
+	}
+	if option, err = rueidis.ParseURL(text); err != nil {
+		return option, nil, nil, err
+	}
+	if said, err = url.ParseQuery(u.RawQuery); err != nil || u.Opaque != "" {
+		return option, nil, nil, errNoURL
+	}
+	for _, addr := range said["addr"] {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return option, nil, nil, fmt.Errorf("%w: addr=%s is not host:port", failure.ErrBadOption, addr)
+		}
+	}
+	return option, u, said, nil
+}
+
+// misplaced reports whether a part of u may be the end of a password: a slash, a question mark or a number sign in it, which is not
+// percent-encoded, ends the host.
+func misplaced(u *url.URL) bool {
+	for name := range u.Query() {
+		if strings.Contains(name, "@") {
+			return true
+		}
+	}
+	return u.Fragment != "" || u.Scheme != "unix" && strings.Contains(u.Path, "@")
 }
 
 // secure configures TLS for the connections.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net/url"
 	"os"
 	"strconv"
 	"testing"
@@ -49,14 +50,47 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestAddress_Password shows that the error about a URL does not have the password.
+// TestAddress_Password shows that a password with a character that is not percent-encoded makes no URL of another server, and that the error does
+// not have it.
 func TestAddress_Password(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"redis://:s3cret@host:port", "redis://:s3cret%@host", "redis://:s3cret@host/abc"} {
-		_, err := Options{}.address(text)
-		require.Error(t, err)
+	for _, text := range []string{
+		"redis://:s3cret@host:port", "redis://:s3cret%@host", "redis://:#s3cret@host", "redis://:?s3cret@host", "redis://:/s3cret@host:1/0",
+		"redis://u:12#s3cret@host", "redis://u:12?s3cret@host:1/0", "redis://u:12/s3cret@host", "redis://u:s3cret#4@host", "redis://u@host:1?a=s3cret%",
+	} {
+		_, err := options().address(text)
+		require.ErrorIs(t, err, failure.ErrBadOption, text)
 		require.NotContains(t, err.Error(), "s3cret")
 	}
+	_, err := options().address("redis://:s3cret@host/abc")
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "s3cret")
+
+	const secret = `@:/?#%+ é&=;`
+	at, err := options().address("redis://" + url.UserPassword(secret, secret).String() + "@h:1?master_set=m&sentinel_password=" + url.QueryEscape(secret))
+	require.NoError(t, err)
+	require.Equal(t, []string{"h:1"}, at.option.InitAddress)
+	for _, is := range []string{at.option.Username, at.option.Password, at.option.Sentinel.Password} {
+		require.Equal(t, secret, is)
+	}
+	at, err = options().address("unix:///a@b?db=1")
+	require.NoError(t, err)
+	require.Equal(t, []string{"/a@b"}, at.option.InitAddress)
+}
+
+// TestAddress_Servers shows that a part of a URL that cannot be read is not left out: the client would connect to other servers.
+func TestAddress_Servers(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"redis://a:1?addr=b", "redis://a:1?addr=", "redis://a:1?addr=::1", "redis://a:1?addr=[::1]", "redis:a:1", "unix:a.sock", "unix:///a#b.sock",
+		"redis://a:1?cluster=true;addr=b:1", "redis://a:1?addr=b:1&cluster=%",
+	} {
+		_, err := options().address(text)
+		require.ErrorIs(t, err, failure.ErrBadOption, text)
+	}
+	at, err := options().address("redis://[::1]:1?addr=[fe80::1%25eth0]:2&addr=b:3")
+	require.NoError(t, err)
+	require.Equal(t, []string{"[::1]:1", "[fe80::1%eth0]:2", "b:3"}, at.option.InitAddress)
 }
 
 func TestAddress_TLS(t *testing.T) {

@@ -191,7 +191,7 @@ func (o *options) fail(code int, err error) int {
 
 // open connects. The caller closes the client.
 func (o *options) open(ctx context.Context, opts lockrt.Options) error {
-	if _, err := rueidis.ParseURL(o.url); errors.As(err, new(*url.Error)) { // which has the URL in its text, with the password
+	if _, err := rueidis.ParseURL(o.url); errors.As(err, new(*url.Error)) || err != nil && strings.Contains(err.Error(), "@") { // it may have the password
 		return &usageError{"-url: it is no URL; a password has to be percent-encoded"}
 	} else if err != nil {
 		return &usageError{fmt.Sprintf("-url: %v", err)}
