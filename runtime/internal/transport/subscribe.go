@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -159,12 +160,12 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 		}
 		if sharded {
 			add(name, false, s.conn.B().Ssubscribe().Channel(name).Build())
-			// The key itself, unless that has a hash tag: it may be asked for.
-			add(name, true, s.conn.B().Pttl().Key(protocol.HashTag(name)).Build())
+			// The key itself, unless that has a hash tag: it may be asked for. Rueidis would repeat a PTTL that it refuses itself, see send.
+			add(name, true, s.conn.B().Arbitrary("PTTL").Keys(protocol.HashTag(name)).Build())
 		}
 	}
 	var refused []string
-	for i, reply := range s.conn.DoMulti(context.Background(), commands...) {
+	for i, reply := range s.send(commands, asks) {
 		failed := reply.Error()
 		if failed == nil {
 			continue
@@ -192,6 +193,28 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 		return append(elsewhere, refused...), nil
 	}
 	return refused, err
+}
+
+// send sends subscriptions and questions in one round trip, or in two where rueidis has a connection for each of both, since the connections do not speak
+// RESP3.
+func (s clusterSubscriber) send(commands []rueidis.Completed, asks []bool) []rueidis.RedisResult {
+	replies := s.conn.DoMulti(context.Background(), commands...)
+	if !errors.Is(replies[0].Error(), rueidis.ErrRESP2PubSubMixed) {
+		return replies
+	}
+	for _, ask := range []bool{false, true} {
+		var some []rueidis.Completed
+		var places []int
+		for i, command := range commands {
+			if asks[i] == ask {
+				some, places = append(some, command), append(places, i)
+			}
+		}
+		for i, reply := range s.conn.DoMulti(context.Background(), some...) {
+			replies[places[i]] = reply
+		}
+	}
+	return replies
 }
 
 // Unsubscribe ends subscriptions. A server that does not have the slot of a channel any more refuses that: it has ended the subscription itself. Of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -194,4 +195,52 @@ func TestClusterSubscriber_EndsWhatHasMoved(t *testing.T) {
 	net.Quit()
 	net.Unlisten()
 	u.wg.Wait()
+}
+
+// A client of a cluster that does not speak RESP3 has one connection to a server for its subscriptions and another one for its questions, and
+// hears all messages.
+func TestClusterSubscriber_HearsWithoutRESP3(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.SharedCluster(t)
+	for name, channels := range map[string]Channels{"sharded": ShardedChannels, "plain": PlainChannels, "both": BothChannels} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rc := cluster.NewClient(func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true })
+			u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+			stopped := make(chan struct{})
+			net := New(Config{
+				Client: rc, UUID: protocol.NewUUID(protocol.ListensSharded), User: u, Channels: channels, Stopped: stopped,
+				OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			})
+			key := redistest.Key(t, "key")
+			publish := map[Channels][]string{ShardedChannels: {"SPUBLISH"}, PlainChannels: {"PUBLISH"}, BothChannels: {"SPUBLISH", "PUBLISH"}}[channels]
+			for round := range 2 { // after the end of a subscription, too
+				messages := make(chan string, 100)
+				listener := net.Listen(key, func(e hub.Event) {
+					if !e.Subscribed {
+						messages <- e.Payload
+					}
+				})
+				other := net.Listen("another{"+key+"}", func(hub.Event) {}) // in the same slot
+				for _, l := range []*hub.Listener{listener, other} {
+					select {
+					case <-l.Ready():
+					case <-time.After(time.Minute):
+						t.Fatal("no subscription")
+					}
+				}
+				for _, command := range publish {
+					require.NoError(t, cluster.Master(key).Do(command, key, strconv.Itoa(round)).Error())
+					require.Equal(t, strconv.Itoa(round), <-messages)
+				}
+				listener.Close()
+				require.Eventually(t, func() bool { return !net.hub.Subscribed(key) }, time.Minute, time.Millisecond)
+				other.Close()
+			}
+			close(stopped)
+			net.Quit()
+			net.Unlisten()
+			u.wg.Wait()
+		})
+	}
 }
