@@ -569,6 +569,49 @@ func TestFault_OutOfMemory(t *testing.T) {
 	require.NoError(t, got.lease.Unlock(t.Context()))
 }
 
+// TestFault_TooManyConnections cuts the connections of a holder and a waiter while the server accepts no others. rueidis hides the reply of such a server
+// behind the end of the connection, unless the program that made the client has it send a single command first.
+func TestFault_TooManyConnections(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	client := func() *lockrt.Client {
+		c, err := lockrt.New(server.NewClient(func(o *rueidis.ClientOption) {
+			o.DisableCache, o.ClientSetInfo = true, rueidis.DisableClientSetInfo
+		}), lockrt.Options{OpTimeout: unhurried})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		return c
+	}
+	holder, waiter := client(), client()
+	held, err := holder.Mutex("k").Lock(patient(t), lockrt.WithWatchdog(patience))
+	require.NoError(t, err)
+	next := lockLater(patient(t), waiter.Mutex("k"))
+	until(t, "the other client waits", func() bool { return waiter.Stats().Waiting == 1 })
+
+	server.Do("CONFIG", "SET", "maxclients", "1") // the connection of the test
+	server.Do("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
+	server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	const full = "max number of clients reached"
+	until(t, "the server refuses a connection", func() bool {
+		_, err = waiter.Mutex("other").TryLock(patient(t))
+		return err != nil && strings.Contains(err.Error(), full)
+	})
+	require.ErrorIs(t, err, lockrt.ErrUnavailable)
+	_, err = waiter.Mutex("other").Lock(patient(t), lockrt.WithWait(100*time.Millisecond))
+	require.ErrorIs(t, err, lockrt.ErrUnavailable)
+	require.ErrorContains(t, err, full)
+	err = waiter.Semaphore("stock", 1).Acquire(patient(t), 1, lockrt.WithWait(100*time.Millisecond))
+	require.ErrorIs(t, err, lockrt.ErrUnavailable)
+	require.ErrorContains(t, err, full)
+	require.Empty(t, next, "the call waits for a connection, too")
+
+	server.Do("CONFIG", "SET", "maxclients", "100")
+	require.NoError(t, held.Unlock(t.Context()))
+	got := receive(t, next, "the lock")
+	require.NoError(t, got.err)
+	require.NoError(t, got.lease.Unlock(t.Context()))
+}
+
 // TestFault_RefusesToChangeNumbers: a method that changes a number fails with ErrUnavailable, as Lock does, while the server accepts no writes.
 func TestFault_RefusesToChangeNumbers(t *testing.T) {
 	t.Parallel()

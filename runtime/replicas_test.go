@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -197,6 +198,28 @@ func TestReplicas_WaitForbidden(t *testing.T) {
 		require.ErrorContains(t, err, "NOPERM", kind)
 		nothingHeld(t, master, kind, key)
 	}
+}
+
+var blockedClients = regexp.MustCompile(`blocked_clients:[1-9]`)
+
+// TestReplicas_TheMasterBecomesAReplica has the master end each WAIT, as a failover does. A call that waits goes on.
+func TestReplicas_TheMasterBecomesAReplica(t *testing.T) {
+	t.Parallel()
+	master, replicas := replicated(t, 1)
+	c := clientOf(t, master.URL(), lockrt.Options{Replicas: 1})
+	replicas[0].Stop()
+	later := lockLater(patient(t), c.Mutex("k"))
+	until(t, "a replica is waited for", func() bool {
+		info, err := master.Do("INFO", "clients").ToString()
+		return err == nil && blockedClients.MatchString(info)
+	})
+	master.Do("REPLICAOF", "127.0.0.1", "1")
+	master.Do("REPLICAOF", "NO", "ONE")
+	replicas[0].Cont()
+	got := receive(t, later, "the lock")
+	require.NoError(t, got.err)
+	require.NoError(t, got.lease.Unlock(t.Context()))
+	gone(t, master, "k")
 }
 
 // TestReplicas_LostReplies loses the reply to a grant, to the question for replicas, or both with their connection.

@@ -44,8 +44,12 @@ func denied(text string) bool {
 		strings.Contains(text, "ACL failure in script")
 }
 
-// transient are the first words of the errors of a server that go away by themselves.
-var transient = []string{"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM"}
+// transient are the first words of the errors of a server that go away by themselves. A server with as many connections as it accepts says so to a new
+// one; it says UNBLOCKED to a request that waits for replicas when it becomes one itself.
+var transient = []string{
+	"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM",
+	"UNBLOCKED", "max number of clients",
+}
 
 // Refused returns the error of a request, or any other, as the one that callers test for.
 func Refused(err error) error {
@@ -73,8 +77,8 @@ func Unavailable(when string, err error) error {
 }
 
 // Passing reports whether an error goes away by itself, so that a call that waits may wait for that too: a connection broke;
-// or a server starts, fails over, lacks replicas, cannot write to its disk, is out of memory, runs a long script of somebody
-// else, or has its scripts flushed all the time.
+// or a server starts, fails over, lacks replicas, cannot write to its disk, is out of memory, accepts no more connections, runs a long script of
+// somebody else, or has its scripts flushed all the time.
 func Passing(err error) bool {
 	if short := (*replicaError)(nil); errors.As(err, &short) && short.err != nil {
 		err = short.err // WAIT may be forbidden

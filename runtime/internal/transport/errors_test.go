@@ -46,6 +46,7 @@ func TestErrors(t *testing.T) {
 		"LOADING":                    {err: replied("LOADING the data set"), passing: true, unavailable: true},
 		"READONLY":                   {err: fmt.Errorf("acquire: %w", replied("READONLY You can't write")), passing: true, unavailable: true},
 		"OOM, of Redis 6 in scripts": {err: replied("ERR Error running script: -OOM command not allowed"), passing: true, unavailable: true},
+		"too many connections":       {err: replied("ERR max number of clients reached"), passing: true, unavailable: true},
 		"LOADINGS":                   {err: replied("LOADINGS is no such kind")},
 		"WRONGTYPE":                  {err: replied("WRONGTYPE Operation against a key")},
 		"denied":                     {err: replied("NOPERM this user has no permissions to run the 'hset' command"), begun: true, denied: true},
@@ -53,6 +54,7 @@ func TestErrors(t *testing.T) {
 		"denied, before 7.2":         {err: replied("ERR The user executing the script can't run this command"), begun: true, denied: true},
 		"too few replicas":           {err: &replicaError{got: 1, want: 2}, passing: true},
 		"replicas, WAIT denied":      {err: &replicaError{want: 2, err: replied("NOPERM no 'wait' command")}, begun: true, denied: true},
+		"replicas, it becomes one":   {err: &replicaError{want: 2, err: replied("UNBLOCKED force unblock from blocking operation")}, passing: true, unavailable: true},
 		"replicas, no answer":        {err: &replicaError{want: 2, err: io.EOF}, passing: true},
 	} {
 		require.Equal(t, c.passing, Passing(c.err), "%s: passing", name)
