@@ -60,7 +60,7 @@ type Config struct {
 	Backoff  []time.Duration // waits between tries to connect; the last one repeats
 	OnError  func(err error) // called at the first failure to connect or subscribe after it worked; may be nil
 	OnWorks  func()          // called when it works again, after OnError; may be nil
-	OnBroken func(err error) // called when a connection breaks; may be nil
+	OnBroken func(err error) // called when a connection breaks, but for those that do not last once the pauses are the longest; may be nil
 
 	// Resting returns for how long at most the client needs no messages on its only channel; 0 if it needs them. A lane then connects
 	// anew after a random part of that time, or when a listener comes or calls Hurry. Nil if it always needs them. It does not block.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -271,6 +272,44 @@ func TestHub_BrokenConnectionIsReplacedAndEverybodyTold(t *testing.T) {
 		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, b.heard())
 		n.conn.message("y", "0")
 		require.Len(t, b.heard(), 3)
+	})
+}
+
+// A server that ends each connection as soon as that subscribes is not dialled without a pause, and the log is not filled.
+func TestHub_ConnectionsThatDoNotLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, cuts := new(net), atomic.Bool{}
+		cuts.Store(true)
+		var reports atomic.Int32
+		n.start = time.Now()
+		h := New(Config{
+			Dial: func(lane string, sink Sink) (Conn, <-chan error, error) {
+				conn, broken, err := n.dial(lane, sink)
+				if n.connections() > 1000 {
+					cuts.Store(false) // the test has failed
+				}
+				if cuts.Load() {
+					n.conn.broken <- errBroken
+				}
+				return conn, broken, err
+			},
+			Linger:   time.Second,
+			Backoff:  []time.Duration{10 * time.Millisecond, 100 * time.Millisecond},
+			OnBroken: func(error) { reports.Add(1) },
+		})
+		defer h.Close()
+		l := h.Listen("x", func(Event) {})
+		<-time.After(10 * time.Second)
+		require.LessOrEqual(t, n.connections(), 110)
+		require.Equal(t, int32(2), reports.Load())
+
+		cuts.Store(false)
+		<-time.After(lasting + 200*time.Millisecond)
+		require.True(t, l.Live())
+		n.breaks(0)
+		synctest.Wait()
+		require.True(t, l.Live(), "a connection that has lasted is replaced at once")
+		require.Equal(t, int32(3), reports.Load())
 	})
 }
 

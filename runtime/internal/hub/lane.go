@@ -20,8 +20,15 @@ type lane struct {
 	leaving  []string // channels that another lane carries now
 	moved    bool     // some channels may be another lane's
 	conn     Conn
-	failing  bool // OnError was called, as subscribing fails; only loop uses it
+
+	// Only loop uses these.
+	failing  bool // OnError was called, as subscribing fails
+	failures int  // connections in a row that failed, or did not last
 }
+
+// lasting is how long a connection that breaks has to have worked before the next ones are made without a pause again: a server may end each one as
+// soon as that subscribes.
+const lasting = time.Second
 
 func (l *lane) wake() {
 	select {
@@ -33,7 +40,7 @@ func (l *lane) wake() {
 // loop connects, keeps the subscriptions as wanted, and starts over when the connection breaks.
 func (l *lane) loop() {
 	h := l.h
-	for failures := 0; l.await(); {
+	for l.await() {
 		select {
 		case <-l.replace: // it will be a new one
 		default:
@@ -43,7 +50,7 @@ func (l *lane) loop() {
 		if err == nil {
 			l.setConn(conn)
 			if l.serve(conn, broken) {
-				failures = 0
+				l.failures = 0
 			}
 			heard.over.Store(true)
 			l.setConn(nil)
@@ -59,10 +66,10 @@ func (l *lane) loop() {
 			if !l.sleep(rand.N(spread), l.poke) { //nolint:gosec // it spreads load
 				return
 			}
-		case failures > 0 && !l.sleep(h.backoff(failures), l.replace):
+		case l.failures > 0 && !l.sleep(h.backoff(l.failures), l.replace):
 			return
 		}
-		failures++
+		l.failures++
 		select {
 		case <-h.closing:
 			return
@@ -171,10 +178,12 @@ func (l *lane) sleep(d time.Duration, wake <-chan struct{}) bool {
 	return true
 }
 
-// serve keeps the subscriptions of one connection as wanted until it breaks or the hub is closed.
-// It reports whether any subscription succeeded.
-func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
+// serve keeps the subscriptions of one connection as wanted until it breaks or the hub is closed. It reports whether the next one may be made
+// without a pause: this one was replaced, or a subscription succeeded and it lasted.
+func (l *lane) serve(conn Conn, broken <-chan error) (well bool) {
 	h := l.h
+	begun, worked := time.Now(), false
+	lasted := func() bool { return worked && time.Since(begun) >= lasting }
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for refusals := 0; ; {
@@ -199,7 +208,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 				refused = true
 			case err != nil:
 				l.failed(err)
-				return worked
+				return lasted()
 			default:
 				worked = true
 				if len(elsewhere) == 0 {
@@ -215,29 +224,29 @@ func (l *lane) serve(conn Conn, broken <-chan error) (worked bool) {
 		if len(drop) > 0 {
 			if err := conn.Unsubscribe(drop); err != nil {
 				l.failed(err)
-				return worked
+				return lasted()
 			}
 		}
 		if refused { // other channels wait as long
 			if !l.sleep(h.backoff(refusals), l.replace) {
-				return worked
+				return lasted()
 			}
 			continue
 		}
 		timer.Reset(recheck)
 		select {
 		case <-h.closing:
-			return worked
+			return lasted()
 		case err := <-broken:
 			select {
 			case <-l.replace: // the hub has closed it
 				return true
 			default:
 			}
-			if h.cfg.OnBroken != nil {
+			if h.cfg.OnBroken != nil && (lasted() || l.failures < len(h.cfg.Backoff)) {
 				h.cfg.OnBroken(err)
 			}
-			return worked
+			return lasted()
 		case <-l.replace:
 			return true
 		case <-l.poke:

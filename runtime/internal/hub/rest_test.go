@@ -113,6 +113,7 @@ func TestHub_NoRestForWhatIsNeeded(t *testing.T) {
 				}
 				require.True(t, l.Live())
 				require.Equal(t, 1, n.connections())
+				<-time.After(lasting)
 				if name == "another channel" { // somebody waits there
 					n.breaks(0)
 					synctest.Wait()
