@@ -591,21 +591,19 @@ func TestFault_TooManyConnections(t *testing.T) {
 	server.Do("CONFIG", "SET", "maxclients", "1") // the connection of the test
 	server.Do("CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
 	server.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-	const full = "max number of clients reached"
 	until(t, "the server refuses a connection", func() bool {
 		_, err = waiter.Mutex("other").TryLock(patient(t))
-		return err != nil && strings.Contains(err.Error(), full)
+		return err != nil && strings.Contains(err.Error(), "max number of clients reached")
 	})
 	require.ErrorIs(t, err, lockrt.ErrUnavailable)
 	_, err = waiter.Mutex("other").Lock(patient(t), lockrt.WithWait(100*time.Millisecond))
 	require.ErrorIs(t, err, lockrt.ErrUnavailable)
-	require.ErrorContains(t, err, full)
 	err = waiter.Semaphore("stock", 1).Acquire(patient(t), 1, lockrt.WithWait(100*time.Millisecond))
 	require.ErrorIs(t, err, lockrt.ErrUnavailable)
-	require.ErrorContains(t, err, full)
 	require.Empty(t, next, "the call waits for a connection, too")
 
 	server.Do("CONFIG", "SET", "maxclients", "100")
+	until(t, "both clients subscribe", func() bool { return channels(t, server) == 2 })
 	require.NoError(t, held.Unlock(t.Context()))
 	got := receive(t, next, "the lock")
 	require.NoError(t, got.err)
