@@ -269,7 +269,9 @@ func (w *tracked) work() {
 			return
 		}
 		t.mu.Lock()
-		t.say(err)
+		if !errors.Is(err, rueidis.ErrDedicatedClientRecycled) { // the connection is over, which the hub says
+			t.say(err)
+		}
 		t.mu.Unlock()
 		t.link.cfg.User.LookFirst(0)
 		wait := min(50*time.Millisecond<<min(failures, 7), 5*time.Second)
