@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/internal/transport/transporttest"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // A rester is a host of which only the pauses count.
@@ -103,4 +109,58 @@ func TestStays(t *testing.T) {
 	for _, err := range []error{failure.ErrUnavailable, failure.ErrLost, failure.ErrNotAcquired, errors.New("the connection broke")} {
 		require.False(t, stays(err), err)
 	}
+}
+
+// A user is the user of a transport, which does all at once.
+type user struct{ transport.User }
+
+func (user) Go(f func())               { f() }
+func (user) Detach(f func())           { f() }
+func (user) Recheck(func(string) bool) {}
+
+// A held is a lease that does not end.
+type held struct {
+	Lease
+
+	ctx context.Context
+}
+
+func (l held) Context() context.Context { return l.ctx }
+func (held) Err() error                 { return nil }
+func (held) Token() int64               { return 7 }
+func (held) Owner() string              { return "me" }
+
+// TestTerm_AfterAFailover shows that a value which the client of a cluster has sent twice, since the connection to the first master broke, does
+// not replace a later one: the first of these requests may come after it.
+func TestTerm_AfterAFailover(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "office")
+	rc := &transporttest.Moving{Client: redistest.NewClient(t, server.Addr())}
+	c := Client{Host: new(rester), Logger: slog.New(slog.DiscardHandler)}
+	c.Wire = protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	c.Net = transport.New(transport.Config{Client: rc, UUID: c.Wire.UUID, User: user{}, OpTimeout: 10 * time.Second, Logger: c.Logger})
+	t.Cleanup(c.Net.Unlisten)
+	server.Do("HSET", key, "me", "1")
+	e := New(c, key)
+	term := &Term{e: e, lease: held{ctx: t.Context()}, again: make(chan struct{}, 1)}
+	require.NoError(t, term.Proclaim(t.Context(), "a")) // loads the script, and learns who has the slots
+
+	var first []string
+	elects := redistest.EvalSHA(scripts.Elect.SHA1())
+	rc.Breaks = func(cmd []string) bool {
+		if elects(cmd) {
+			first = slices.Clone(cmd)
+		}
+		return elects(cmd)
+	}
+	require.NoError(t, term.Proclaim(t.Context(), "b"))
+	require.EqualValues(t, 1, c.Net.Resent())
+	require.NoError(t, term.Proclaim(t.Context(), "c"))
+	done, err := server.Do(first...).AsInt64()
+	require.NoError(t, err)
+	require.Zero(t, done, "it comes too late")
+	leader, _, err := e.look(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "c", leader.Value)
+	server.Do("DEL", key, protocol.LeaderChannel(key))
 }
