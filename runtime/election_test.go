@@ -3,6 +3,7 @@ package lockrt_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -216,6 +217,38 @@ func TestElection_ObserverWhileRedisIsDown(t *testing.T) {
 			proxy.Deliver()
 			require.Equal(t, token, leads(t, told, "b"))
 			require.NoError(t, l.Resign(t.Context()))
+			leads(t, told, "")
+		})
+	}
+}
+
+// An observer that the server does not let subscribe, or not again, asks.
+func TestElection_ObserverWithoutASubscription(t *testing.T) {
+	t.Parallel()
+	for name, heard := range map[string]bool{"never": false, "no more": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			proxy := redistest.Proxy(t, server.Addr())
+			const channel = "lockgen_leader:{office}"
+			subscribes := func(cmd []string) bool { return strings.EqualFold(cmd[0], "SUBSCRIBE") && slices.Contains(cmd, channel) }
+			if !heard {
+				proxy.DropRequest(subscribes, 0, redistest.Close)
+			}
+			const office = "office"
+			l, err := clientOf(t, server.URL(), lockrt.Options{}).Election(office, lockrt.WithWatchdog(time.Hour)).Campaign(patient(t), "a")
+			require.NoError(t, err)
+			told := observe(t, clientOf(t, proxy.URL(), lockrt.Options{}).Election(office))
+			leads(t, told, "a")
+			if heard {
+				until(t, "the observer listens", func() bool { return subscribers(t, server, channel) == 1 })
+				proxy.DropRequest(subscribes, 0, redistest.Close)
+				server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+				until(t, "the observer listens no more", func() bool { return subscribers(t, server, channel) == 0 })
+			}
+			require.NoError(t, l.Proclaim(patient(t), "b"))
+			leads(t, told, "b")
+			require.NoError(t, l.Resign(patient(t)))
 			leads(t, told, "")
 		})
 	}
