@@ -231,7 +231,9 @@ func TestElection_ObserverWithoutASubscription(t *testing.T) {
 			server := redistest.Server(t)
 			proxy := redistest.Proxy(t, server.Addr())
 			const channel = "lockgen_leader:{office}"
-			subscribes := func(cmd []string) bool { return strings.EqualFold(cmd[0], "SUBSCRIBE") && slices.Contains(cmd, channel) }
+			subscribes := func(cmd []string) bool {
+				return strings.EqualFold(cmd[0], "SUBSCRIBE") && slices.Contains(cmd, channel)
+			}
 			if !heard {
 				proxy.DropRequest(subscribes, 0, redistest.Close)
 			}

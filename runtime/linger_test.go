@@ -255,6 +255,36 @@ func TestLinger_OtherTerms(t *testing.T) {
 	gone(t, server, "k")
 }
 
+// Redisson's waiters do not ask for a key that lingers.
+func TestLinger_NotAfterJava(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := lingering(t, server.URL(), unwatched)
+	java := javaLock{server, "k", "redisson_lock__channel:{k}", []string{javaThread, "1"}}
+	java.take()
+	got := lockLater(patient(t), c.Mutex("k"))
+	until(t, "it waits for the Java program", func() bool { return subscribers(t, server, java.channel) == 1 })
+	java.giveBack()
+	free(t, gotten(t, got, "the lock after the Java program"))
+	require.Nil(t, lingers(c, "k"))
+	gone(t, server, "k")
+}
+
+// Nobody can ask a client for a key that does not hear its messages.
+func TestLinger_NotWithoutMessages(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	c := lingering(t, proxy.URL(), unwatched)
+	leaves(t, c, c.Mutex("before"))
+	proxy.DropRequest(redistest.Command("SUBSCRIBE"), 0, redistest.Close)
+	server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	until(t, "the client hears nothing", func() bool { return !lockrt.Hears(c) })
+	free(t, ok(t)(c.Mutex("k").Lock(patient(t))))
+	require.Nil(t, lingers(c, "k"))
+	gone(t, server, "k")
+}
+
 // An extension is for its holder.
 func TestLinger_NotAfterAnExtension(t *testing.T) {
 	t.Parallel()
