@@ -382,6 +382,7 @@ func TestWatchdog_ExtendIsNotTakenBack(t *testing.T) {
 		defer w.Close()
 		l, lost := guard(w, 30*time.Second, true)
 		w.Extend(l, start, 90*time.Second)
+		w.Extend(l, start, 40*time.Second) // which is shorter
 		require.WithinDuration(t, start.Add(87*time.Second), l.Until(), 0)
 		advance(65 * time.Second)
 		synctest.Wait()
