@@ -214,6 +214,9 @@ func (c *caller) force(ctx context.Context) {
 func (c *caller) harm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.over.Err() != nil {
+		return // the network works again, or is about to
+	}
 	i := c.IntN(len(c.proxies))
 	if silent := slices.Index(c.black, true); silent >= 0 {
 		i = silent
@@ -236,6 +239,9 @@ func (c *caller) harm() {
 	default:
 		c.proxies[i].Blackhole(redistest.Both)
 		c.black[i] = true
+		if c.closing {
+			c.mute[c.servers[i]] = true
+		}
 	}
 }
 

@@ -32,11 +32,14 @@ type world struct {
 	cluster *redistest.RedisCluster // stands in for the first server, or nil
 	sets    [2][]*lockrt.Client
 	owners  [2]*lockrt.Owner
+	over    context.Context //nolint:containedctx // ends when nothing fails any more
 
-	mu     sync.Mutex
-	black  []bool // the proxies that pass nothing on
-	inside map[string]map[any]*presence
-	wrong  []string
+	mu      sync.Mutex
+	black   []bool                          // the proxies that pass nothing on
+	closing bool                            // the clients are being closed, or have been
+	mute    map[*redistest.RedisServer]bool // those that the clients perhaps did not reach then
+	inside  map[string]map[any]*presence
+	wrong   []string
 }
 
 // A weather is what happens to a world.
@@ -97,7 +100,9 @@ func TestRandom_Calls(t *testing.T) {
 // newWorld returns a world whose clients are not connected.
 func newWorld(t *testing.T, servers []*redistest.RedisServer, weather weather) *world {
 	t.Helper()
-	w := &world{weather: weather, servers: servers, black: make([]bool, len(servers)), inside: map[string]map[any]*presence{}}
+	w := &world{
+		weather: weather, servers: servers, black: make([]bool, len(servers)), mute: map[*redistest.RedisServer]bool{}, inside: map[string]map[any]*presence{},
+	}
 	w.owners = [2]*lockrt.Owner{lockrt.NewOwner(), lockrt.NewOwner()}
 	for _, s := range servers {
 		w.proxies = append(w.proxies, redistest.Proxy(t, s.Addr()))
@@ -123,12 +128,13 @@ func stacks(t *testing.T, text string) string {
 func (w *world) live(t *testing.T, from uint64) {
 	t.Helper()
 	w.open(t, rand.New(rand.NewPCG(from, 0)))
-	half, over := lasts(t, 1200*time.Millisecond), lasts(t, 2400*time.Millisecond)
+	half := lasts(t, 1200*time.Millisecond)
+	w.over = lasts(t, 2400*time.Millisecond)
 	var callers sync.WaitGroup
 	for i := range uint64(12) {
 		callers.Go(func() {
 			c := &caller{w, rand.New(rand.NewPCG(from, i+1)), int(i % 2)}
-			for over.Err() == nil && c.turn() {
+			for w.over.Err() == nil && c.turn() {
 				if i == 0 && w.cluster != nil {
 					c.move()
 				}
@@ -137,13 +143,11 @@ func (w *world) live(t *testing.T, from uint64) {
 	}
 	if w.weather == shutting {
 		<-half.Done()
+		w.closes()
 		w.each(t, "Close", (*lockrt.Client).Close)
 	}
-	<-over.Done()
-	for _, p := range w.proxies {
-		p.Deliver()
-		p.Delay(0)
-	}
+	<-w.over.Done()
+	w.recovers()
 	ends(t, "a call", callers.Wait)
 	for _, c := range slices.Concat(w.sets[0], w.sets[1]) {
 		until(t, "no key has a resource", func() bool {
@@ -157,6 +161,26 @@ func (w *world) live(t *testing.T, from uint64) {
 	}
 	if w.weather.lasting() {
 		w.complete(t)
+	}
+}
+
+// closes notes that the clients are about to be closed.
+func (w *world) closes() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closing = true
+	for i, black := range w.black {
+		w.mute[w.servers[i]] = black
+	}
+}
+
+// recovers has the network work again, for good: the world is over.
+func (w *world) recovers() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.proxies {
+		p.Deliver()
+		p.Delay(0)
 	}
 }
 
@@ -240,7 +264,7 @@ func ends(t *testing.T, what string, f func()) {
 
 // cleared returns when nobody holds a lock of a server, or waits for one, by its keys. The numbers of semaphores, permits and latches stay there, also
 // the last token of an election, and the results of requests expire later. After a fault the record of a leader and the wait queue may stay, too,
-// until they expire.
+// until they expire. The queue of a fair lock, which does not, has what a client could not withdraw from a server that was mute when it was closed.
 func (w *world) cleared(t *testing.T, server *redistest.RedisServer) {
 	t.Helper()
 	var left []string
@@ -250,6 +274,9 @@ func (w *world) cleared(t *testing.T, server *redistest.RedisServer) {
 		}
 	}()
 	stays := []string{"permit", "sem", "latch", "every", "_token:{office", "lockgen_process:", "lockgen_requests:"}
+	if w.mute[server] {
+		stays = append(stays, "redisson_lock_queue:{fair", "redisson_lock_timeout:{fair")
+	}
 	until(t, "no lock is left", func() (none bool) {
 		keys, err := server.Do("KEYS", "*").AsStrSlice()
 		require.NoError(t, err)
