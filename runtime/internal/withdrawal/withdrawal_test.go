@@ -1,7 +1,11 @@
 package withdrawal
 
 import (
+	"context"
 	"errors"
+	"io"
+	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +16,8 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/internal/transport"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // A clerk is a host that notes what it is asked.
@@ -98,6 +104,51 @@ func TestClient_PassOn(t *testing.T) {
 		require.Equal(t, protocol.HandOverLease, (<-passed).Sub(start))
 		require.Empty(t, passed)
 	})
+}
+
+// A user is the user of a transport, which does all at once.
+type user struct{ transport.User }
+
+func (user) Go(f func())               { f() }
+func (user) Detach(f func())           { f() }
+func (user) Recheck(func(string) bool) {}
+
+// A breaking client breaks its connection instead of sending a command for which breaks returns true.
+type breaking struct {
+	rueidis.Client
+
+	breaks func(cmd []string) bool
+}
+
+func (c *breaking) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if c.breaks(cmd.Commands()) {
+		return rueidis.NewErrorResult(io.EOF)
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+// TestWithdraw_OneOfTwoNames has the release of one of the names that a ticket may have fail. What the other one says is no answer for both.
+func TestWithdraw_OneOfTwoNames(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "rw")
+	for _, writes := range []bool{false, true} {
+		rc := &breaking{Client: redistest.NewClient(t, server.Addr())}
+		_, c := newClerk()
+		c.Wire = protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+		c.Net = transport.New(transport.Config{Client: rc, UUID: c.Wire.UUID, User: user{}, OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		t.Cleanup(c.Net.Unlisten)
+		lock := c.Wire.RW(key)
+		field := lock.Field(7, writes)
+		rc.breaks = func(cmd []string) bool { return slices.Contains(cmd, field) }
+		fate, err := c.Of(kindWrite, key).Withdraw([]*engine.Withdrawal{{Number: 7}})
+		require.ErrorIs(t, err, io.EOF)
+		require.Equal(t, engine.FateUnknown, fate)
+
+		rc.breaks = func([]string) bool { return false }
+		fate, err = c.Of(kindWrite, key).Withdraw([]*engine.Withdrawal{{Number: 7}})
+		require.NoError(t, err)
+		require.Zero(t, fate)
+	}
 }
 
 func TestWithdrawn(t *testing.T) {
