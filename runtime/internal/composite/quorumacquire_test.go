@@ -94,8 +94,8 @@ func TestQuorumAcquire_AMajorityThatIsNone(t *testing.T) {
 	}
 }
 
-// A call that is over is not given the parts of the call before it, although it is in the queue still.
-func TestQuorumAcquire_NothingPassesToACallThatIsOver(t *testing.T) {
+// The next call in the queue is given the parts of the call before it, but those that have another holder still, and none if it is over.
+func TestQuorumAcquire_WhatPassesToTheNextCall(t *testing.T) {
 	t.Parallel()
 	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
 	require.NoError(t, err)
@@ -118,16 +118,21 @@ func TestQuorumAcquire_NothingPassesToACallThatIsOver(t *testing.T) {
 			require.NoError(t, err)
 			calls[0].answered(r, i, part, nil)
 		}
+		inner, err := m.parts[0].Lock(wholes[0].Context())
+		require.NoError(t, err)
 		if over {
 			calls[1].Leave(calls[1].w)
 		}
 		calls[0].began.Store(int64(monotonic.Now().Add(time.Hour))) // so that it has not circulated for long, however slow the machine is
 		require.NoError(t, wholes[0].Core().Grant.Unlock(wholes[0]))
+		require.NoError(t, inner.Err())
 		if !over {
 			require.NotNil(t, compositeOf(wholes[1]))
+			require.Equal(t, 2, PartsOf(wholes[1]), "the other one has a holder still")
 			require.NoError(t, wholes[1].Core().Grant.Unlock(wholes[1]))
 		}
 		require.Equal(t, over, compositeOf(wholes[1]) == nil)
+		require.NoError(t, inner.Unlock(t.Context()))
 		for _, part := range m.parts {
 			freeSoon(t, part)
 		}
