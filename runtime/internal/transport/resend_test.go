@@ -250,9 +250,9 @@ type alone struct{ *fake }
 
 func (alone) Go(f func()) { f() }
 
-// TestRunRoundInTime_Replicas shows that a round for whose grants replicas are waited for, and that the client of a cluster has sent again
-// by itself, is answered only by what it took: the first master may have run it.
-func TestRunRoundInTime_Replicas(t *testing.T) {
+// TestRunRoundInTime_InACluster shows that a round that the client of a cluster has sent again by itself is answered only by what it took: the
+// first master may have run it.
+func TestRunRoundInTime_InACluster(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		value  string // of the semaphore
@@ -267,13 +267,12 @@ func TestRunRoundInTime_Replicas(t *testing.T) {
 		"refused":                  {value: "a text", fails: "WRONGTYPE"},
 		"refused when sent again":  {value: "a text", breaks: true, fails: ErrNoAnswer.Error()},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		both(t, name, func(t *testing.T, replicas int) {
 			server, key := redistest.Shared(t), redistest.Key(t, "s")
 			rc := &transporttest.Moving{Client: redistest.NewClient(t, server.Addr())}
 			u := alone{&fake{rechecks: make(chan func(string) bool, 100)}}
 			process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
-			net := New(Config{Client: rc, UUID: process.UUID, User: u, Replicas: 1, OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+			net := New(Config{Client: rc, UUID: process.UUID, User: u, Replicas: replicas, OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 			t.Cleanup(net.Unlisten)
 			s := process.Semaphore(key)
 			round := func(n uint64) protocol.Command {
@@ -294,6 +293,22 @@ func TestRunRoundInTime_Replicas(t *testing.T) {
 			}
 			require.Equal(t, test.took, n)
 			server.Do("DEL", key)
+			if !test.breaks {
+				rc.Breaks = redistest.Command("EVALSHA")
+				_, again := net.RunGrantInTime(round(3), nil)
+				require.True(t, again, "the client of the cluster has sent it again")
+			}
+		})
+	}
+}
+
+// both runs a test without replicas that have to confirm a grant, and with one.
+func both(t *testing.T, name string, test func(t *testing.T, replicas int)) {
+	t.Helper()
+	for replicas, of := range []string{name, name + ", with a replica"} {
+		t.Run(of, func(t *testing.T) {
+			t.Parallel()
+			test(t, replicas)
 		})
 	}
 }
