@@ -127,7 +127,7 @@ func (c *breaking) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisR
 	return c.Client.Do(ctx, cmd)
 }
 
-// TestWithdraw_OneOfTwoNames has the release of one of the names that a ticket may have fail. What the other one says is no answer for both.
+// TestWithdraw_OneOfTwoNames has the release of one of the names that a ticket may have fail. The success of the other one is no answer for both.
 func TestWithdraw_OneOfTwoNames(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "rw")
