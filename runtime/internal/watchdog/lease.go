@@ -111,18 +111,20 @@ func (l *Lease) end() monotonic.Time { return monotonic.Time(l.ends.Load()) }
 
 // confirm counts the trust anew: the server has the lease for ttl from no earlier than sent. No request shortens the
 // grant of another one, so answers for less, and late ones, shorten no trust. The next renewal is due after a third of
-// the lease time of a renewal, also if the key lives for longer: a renewal also finds losses. An update is the
-// exception: it may end the key early, so a request that the server may have run before it confirms no more than the
-// shortest update gives. The caller holds Watchdog.mu.
+// the lease time of a renewal, also if the key lives for longer, or ends before that: a renewal also finds losses. An
+// update is the exception: it may end the key early, so a request that the server may have run before it confirms no
+// more than the shortest update gives. The caller holds Watchdog.mu.
 func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
+	lives := ttl
 	if x := l.extra.Load(); x != nil {
 		x.failing, x.looks = nil, 0
 		ttl = x.updates.worth(sent, ttl)
+		lives = ttl
 		if !x.bound.IsZero() {
-			ttl = min(ttl, x.bound.Sub(sent))
+			lives = min(ttl, x.bound.Sub(sent))
 		}
 	}
-	l.trust(max(l.trusted(), sent.Add(ttl-Margin(ttl))), max(l.end(), sent.Add(ttl)))
+	l.trust(max(l.trusted(), sent.Add(lives-Margin(lives))), max(l.end(), sent.Add(lives)))
 	if !sent.Before(l.sent) {
 		l.sent = sent
 		if !l.anew {

@@ -368,6 +368,24 @@ func TestWatchdog_ALimitEndsRenewalAndThenTheLease(t *testing.T) {
 	})
 }
 
+// A key that ends at a certain time ends the lease, however often that is renewed.
+func TestWatchdog_ABoundEndsTheLeaseByTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(up)
+		w := New(said(s.renew), atMost(10), nil)
+		defer w.Close()
+		start := time.Now()
+		lost := make(chan loss, 2)
+		l := &Lease{Holding: loser(func(cause error) { lost <- loss{time.Since(start), cause} }), TTL: 30 * time.Second, Renew: true}
+		w.Bound(l, start.Add(45*time.Second))
+		w.Start(l, start, 30*time.Second)
+		got := <-lost
+		require.Equal(t, ErrElapsed, got.cause, "not that no renewal was confirmed")
+		require.Greater(t, got.at, 40*time.Second)
+		require.Less(t, got.at, 45*time.Second)
+	})
+}
+
 func TestWatchdog_ExtendIsNotTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
