@@ -177,6 +177,7 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 	if g.ctx.Err() != nil {
 		return exitLost, true
 	}
+	signal.Notify(signals, passedOn...) // before the command starts: a signal to lockctl alone would let it go on without renewals
 	started, stops, ended := make(chan error, 1), make(chan syscall.Signal), make(chan int, 1)
 	go func() {
 		runtime.LockOSThread() // the command would die with the thread that started it
@@ -190,7 +191,6 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 	if err := <-started; err != nil {
 		return o.fail(cannotRun(err), err), false
 	}
-	signal.Notify(signals, passedOn...)
 	job := newJob(cmd, signals)
 	defer job.end()
 	guard.watch(cmd.Process.Pid, left())
