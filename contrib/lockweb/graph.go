@@ -122,6 +122,9 @@ func draw(world *survey.World, circles []survey.Circle) drawing {
 	return a.place()
 }
 
+// placeOf names a lock among those of all servers.
+func placeOf(l *survey.Lock) string { return l.Key + "\x00" + l.Site }
+
 // holders returns the holders of a lock. If there are more than a drawing has boxes, those that do not wait themselves
 // are one box: each waiter waits for each holder.
 func (a *actors) holders(l *survey.Lock, waits map[string]bool) (all []*actor) {
@@ -129,7 +132,7 @@ func (a *actors) holders(l *survey.Lock, waits map[string]bool) (all []*actor) {
 	for _, h := range l.Holders {
 		if len(l.Holders) > mostBoxes && (!waits[h.Owner] || len(all) >= mostBoxes) {
 			if others == nil {
-				others = &actor{id: "others " + l.Key, sub: l.Kind}
+				others = &actor{id: "others " + placeOf(l), sub: l.Kind}
 				a.all[others.id] = others
 			}
 			others.calls++
@@ -153,7 +156,7 @@ func (a *actors) add(l *survey.Lock, stuck, waits map[string]bool) {
 	}
 	holders := a.holders(l, waits)
 	if len(holders) == 0 {
-		nobody := "nobody " + l.Key
+		nobody := "nobody " + placeOf(l)
 		a.all[nobody] = &actor{id: nobody, title: "nobody is known to hold it", sub: l.Kind}
 		holders = []*actor{a.all[nobody]}
 	}
@@ -166,7 +169,7 @@ func (a *actors) add(l *survey.Lock, stuck, waits map[string]bool) {
 			isStuck = stuck[l.Key+"\x00"+w.Under[0].Owner]
 		} else {
 			if crowd == nil {
-				crowd = &actor{id: "crowd " + l.Key, title: cmp.Or(w.Name, w.String()), sub: w.String()}
+				crowd = &actor{id: "crowd " + placeOf(l), title: cmp.Or(w.Name, w.String()), sub: w.String()}
 				a.all[crowd.id] = crowd
 			}
 			one = crowd

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -57,7 +58,8 @@ type Page struct {
 }
 
 // Handler returns a page of the locks that clients of this process hold and wait for. Without a client it shows
-// nothing.
+// nothing. Locks of one key on different servers are different locks, except those of a [lockrt.RedLock]. Clients of one
+// server need the same address of it, and the page does not tell its databases apart.
 func Handler(clients ...*lockrt.Client) *Page {
 	return &Page{clients: slices.DeleteFunc(slices.Clone(clients), func(c *lockrt.Client) bool { return c == nil })}
 }
@@ -193,8 +195,47 @@ func (p *Page) survey(ctx context.Context) (*survey.World, error) {
 		return survey.Take(ctx, p.clients[0], asking, "")
 	}
 	world := survey.New()
-	for _, c := range p.clients {
-		world.Add(c.Snapshot())
+	snapshots := make([]lockrt.Snapshot, len(p.clients))
+	spread := map[string]bool{} // keys whose waiters wait for a majority of the servers
+	for i, c := range p.clients {
+		snapshots[i] = c.Snapshot()
+		for _, w := range snapshots[i].Waiting {
+			if w.Kind == lockrt.KindRedLock {
+				spread[w.Key] = true
+			}
+		}
+	}
+	sites := sitesOf(p.clients)
+	for i, s := range snapshots {
+		world.AddOf(func(key string) string {
+			if spread[key] {
+				return ""
+			}
+			return sites[i]
+		}, s)
 	}
 	return world, nil
+}
+
+// sitesOf names the server of each client. Clients have the same one if they know the address of one node.
+func sitesOf(clients []*lockrt.Client) []string {
+	sites := make([]string, len(clients))
+	of := map[string]string{} // by address
+	for i, c := range clients {
+		sites[i] = strconv.Itoa(i)
+		if c.Redis() == nil {
+			continue
+		}
+		nodes := c.Redis().Nodes()
+		for addr := range nodes {
+			if site, ok := of[addr]; ok {
+				sites[i] = site
+				break
+			}
+		}
+		for addr := range nodes {
+			of[addr] = sites[i]
+		}
+	}
+	return sites
 }

@@ -23,6 +23,7 @@ type Lock struct {
 	Kind    string   `json:"kind"` // of lockgen's locks; "lock" where no process of lockgen reports the kind
 	Holders []Holder `json:"holders,omitempty"`
 	Waiters []Waiter `json:"waiters,omitempty"` // the longest waiting first
+	Site    string   `json:"-"`                 // of its server, where a World has those of several; see AddOf
 
 	others int // permits that no process names: of Java programs, and of those that do not answer
 }
@@ -86,7 +87,7 @@ func (w Who) String() string {
 // A World is the known state of all locks at about one moment.
 type World struct {
 	At      time.Time
-	Locks   map[string]*Lock // by their keys
+	Locks   map[string]*Lock // by their keys; those of AddOf by their keys and sites
 	Silent  []string         // ids of processes that did not answer
 	Mute    []string         // addresses of servers that did not answer: locks and processes there may be missing
 	Omitted int              // locks and calls that processes did not name
@@ -100,11 +101,18 @@ func New() *World {
 }
 
 // Lock returns the lock of a key. It adds the lock if it is not there yet.
-func (w *World) Lock(key, kind string) *Lock {
-	l := w.Locks[key]
+func (w *World) Lock(key, kind string) *Lock { return w.lockOf("", key, kind) }
+
+// lockOf is Lock of a site, which is "" if the World has one server.
+func (w *World) lockOf(site, key, kind string) *Lock {
+	place := key
+	if site != "" {
+		place += "\x00" + site
+	}
+	l := w.Locks[place]
 	if l == nil {
-		l = &Lock{Key: key, Kind: kind}
-		w.Locks[key] = l
+		l = &Lock{Key: key, Kind: kind, Site: site}
+		w.Locks[place] = l
 	}
 	if l.Kind == "lock" {
 		l.Kind = kind
@@ -135,7 +143,7 @@ func (w *World) Sorted(pattern string) []*Lock {
 		}
 	}
 	slices.SortFunc(all, func(a, b *Lock) int {
-		return cmp.Or(older(a.since(), b.since()), strings.Compare(a.Key, b.Key))
+		return cmp.Or(older(a.since(), b.since()), strings.Compare(a.Key, b.Key), strings.Compare(a.Site, b.Site))
 	})
 	return all
 }
@@ -239,13 +247,16 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 }
 
 // Add adds the report of one process.
-func (w *World) Add(s lockrt.Snapshot) {
+func (w *World) Add(s lockrt.Snapshot) { w.AddOf(func(string) string { return "" }, s) }
+
+// AddOf is Add for a World of several servers. Locks of one key are different locks if site returns different texts for their key.
+func (w *World) AddOf(site func(key string) string, s lockrt.Snapshot) {
 	who := whoOf(s.Process)
 	w.spoken[who.Process] = true
 	w.Omitted += s.Omitted
 	held, waited := map[*Lock]bool{}, map[*Lock]bool{}
 	for _, h := range s.Held {
-		l := w.Lock(h.Key, string(h.Kind))
+		l := w.lockOf(site(h.Key), h.Key, string(h.Kind))
 		began := h.Since
 		l.Holders = append(l.Holders, Holder{
 			Who: who, Owner: h.Owner, Name: h.Name, Since: &began, LeftMS: h.Left.Milliseconds(), Holds: h.Holds, Token: h.Token, Trace: h.Trace,
@@ -254,7 +265,7 @@ func (w *World) Add(s lockrt.Snapshot) {
 		held[l] = true
 	}
 	for _, c := range s.Waiting {
-		l := w.Lock(c.Key, string(c.Kind))
+		l := w.lockOf(site(c.Key), c.Key, string(c.Kind))
 		began := c.Since
 		l.Waiters = append(l.Waiters, Waiter{Who: who, Name: c.Name, Kind: string(c.Kind), Since: &began, Deadline: c.Deadline, Under: c.Under, Trace: c.Trace})
 		waited[l] = true

@@ -1,0 +1,70 @@
+package lockweb_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/contrib/lockweb"
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// openOn opens a client of a server that no other client has.
+func openOn(t testing.TB) *lockrt.Client {
+	t.Helper()
+	c, err := lockrt.Open(t.Context(), redistest.Server(t).URL(), lockrt.Options{OpTimeout: unhurried, DeadlockAfter: -1})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// TestPage_LocksOfTwoServers shows that a key on two servers is two locks: with their own holders, waiters and kinds.
+func TestPage_LocksOfTwoServers(t *testing.T) {
+	t.Parallel()
+	one, other := openOn(t), openOn(t)
+	hold(t, one.Mutex("a"), lockrt.WithName("a of one"))
+	hold(t, other.Mutex("b"), lockrt.WithName("b of other"))
+	hasB := hold(t, one.Mutex("b"), lockrt.WithName("also b of one"))
+	hasA := hold(t, other.RWMutex("a"), lockrt.WithName("also a of other"))
+	wait(t, one, hasB.Context(), one.Mutex("a"))
+	wait(t, one, t.Context(), one.Mutex("b"), lockrt.WithName("alien"))
+	wait(t, other, hasA.Context(), other.Mutex("b"))
+	wait(t, other, t.Context(), other.Mutex("b"), lockrt.WithName("other stranger"))
+	_, body := get(t, lockweb.Handler(one, other), "")
+	require.NotContains(t, body, "<h2>Deadlocks</h2>")
+	for _, arrow := range []string{
+		"also b of one waits for a, which a of one has",
+		"also a of other waits for b, which b of other has",
+		"alien waits for b, which also b of one has",
+		"other stranger waits for b, which b of other has",
+	} {
+		require.Contains(t, body, arrow)
+	}
+	require.NotContains(t, body, "waits for b, which b of one has")
+	require.NotContains(t, body, "which also a of other has", "no call waits for it")
+	require.Contains(t, body, ">write</td>", "the kind of a on the other server")
+}
+
+// TestPage_LockOfAMajority shows that a call for a RedLock waits for its holder on each of the servers.
+func TestPage_LockOfAMajority(t *testing.T) {
+	t.Parallel()
+	clients := []*lockrt.Client{openOn(t), openOn(t), openOn(t)}
+	hold(t, clients[1].Mutex("k"), lockrt.WithName("second"))
+	hold(t, clients[2].Mutex("k"), lockrt.WithName("third"))
+	wait(t, clients[0], t.Context(), lockrt.NewRedLock("k", clients), lockrt.WithName("call"))
+	_, body := get(t, lockweb.Handler(clients...), "")
+	require.Contains(t, body, "call waits for k, which second has")
+	require.Contains(t, body, "call waits for k, which third has")
+}
+
+// TestPage_ClientsOfOneServer shows that a key on one server is one lock, whichever client has it.
+func TestPage_ClientsOfOneServer(t *testing.T) {
+	t.Parallel()
+	one, other := open(t, lockrt.Options{}), open(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	hold(t, one.Mutex(key), lockrt.WithName("first"))
+	wait(t, other, t.Context(), other.Mutex(key), lockrt.WithName("second"))
+	_, body := get(t, lockweb.Handler(&lockrt.Client{}, one, other), "")
+	require.Contains(t, body, "second waits for "+key+", which first has")
+}
