@@ -61,7 +61,13 @@ type Page struct {
 // nothing. Locks of one key on different servers are different locks, except those of a [lockrt.RedLock]. Clients of one
 // server need the same address of it, and the page does not tell its databases apart.
 func Handler(clients ...*lockrt.Client) *Page {
-	return &Page{clients: slices.DeleteFunc(slices.Clone(clients), func(c *lockrt.Client) bool { return c == nil })}
+	p := &Page{}
+	for _, c := range clients {
+		if c != nil && !slices.Contains(p.clients, c) {
+			p.clients = append(p.clients, c)
+		}
+	}
+	return p
 }
 
 // Fleet returns a page of the locks of all processes that share the server of client, as lockctl list shows them,

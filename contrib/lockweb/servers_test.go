@@ -1,6 +1,7 @@
 package lockweb_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,4 +68,17 @@ func TestPage_ClientsOfOneServer(t *testing.T) {
 	wait(t, other, t.Context(), other.Mutex(key), lockrt.WithName("second"))
 	_, body := get(t, lockweb.Handler(&lockrt.Client{}, one, other), "")
 	require.Contains(t, body, "second waits for "+key+", which first has")
+}
+
+// TestPage_AClientTwice shows each hold, each waiter and each loss once.
+func TestPage_AClientTwice(t *testing.T) {
+	t.Parallel()
+	c := open(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	hold(t, c.Mutex(key))
+	wait(t, c, t.Context(), c.Mutex(key))
+	_, body := get(t, lockweb.Handler(c, c), "")
+	require.Contains(t, body, "<dt>Held</dt><dd>1</dd>")
+	require.Contains(t, body, "<dt>Waiting</dt><dd>1</dd>")
+	require.Equal(t, 1, strings.Count(body, `<tr id="h`))
 }
