@@ -25,8 +25,9 @@ type Config struct {
 	Partners string // URL of the bank and the carrier
 	Unlocked bool   // without the locks of the annotations, to show what they are for
 
-	// Drain is how long a stopping replica waits for the requests that it serves, 10s if it is 0. It has to be longer than
-	// the 5s that http.Server.Shutdown waits for a connection whose client has not sent a request yet.
+	// Drain is how long a stopping replica waits for the requests that it serves, 20s if it is 0. It has to be longer than
+	// the longest request, whose locks would be left to expire, and than the 5s that http.Server.Shutdown waits for a
+	// connection whose client has not sent a request yet.
 	Drain time.Duration
 }
 
@@ -65,7 +66,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	// The order matters. The server stops first: no request begins any more, and those under way end. Then the locks:
 	// Shutdown waits until they are released, and the next replica gets them at once. Close alone would leave them to
 	// expire after their watchdog time.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(cfg.Drain, 10*time.Second))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(cfg.Drain, drain))
 	defer cancel()
 	return errors.Join(server.Shutdown(ctx), client.Shutdown(ctx))
 }
@@ -123,8 +124,10 @@ func answer(err error) (int, Answer) {
 // errInput means that the body of a request is unreadable.
 var errInput = errors.New("body of the request")
 
-// longest is the time limit of a request.
-const longest = 15 * time.Second
+const (
+	longest = 15 * time.Second        // the time limit of a request
+	drain   = longest + 5*time.Second // see Config.Drain
+)
 
 // Handler serves a shop.
 func Handler(service shop.Service) http.Handler {

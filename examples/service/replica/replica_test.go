@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,4 +83,14 @@ func TestHandler_RefusesWhatItCannotRead(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, w.Code)
 	require.Contains(t, w.Body.String(), `"refused"`)
 	require.Nil(t, s.ctx, "the shop was called")
+}
+
+// A replica that stops waits for longer than a request may take: the locks of a request that it leaves behind would have to expire.
+func TestHandler_ARequestEndsBeforeTheReplica(t *testing.T) {
+	t.Parallel()
+	s := &service{}
+	Handler(s).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/pay", strings.NewReader("{}")))
+	ends, ok := s.ctx.Deadline()
+	require.True(t, ok)
+	require.True(t, ends.Before(time.Now().Add(drain)))
 }
