@@ -11,7 +11,8 @@
 // /debug. It is read-only without [WithForce].
 //
 // A page without viewers costs nothing. With viewers, it takes a [lockrt.Client.Snapshot] each half second, or, for
-// [Fleet], asks all processes each second; more viewers cost no more of that. Redisson has nothing like it.
+// [Fleet], asks all processes each second; more viewers cost no more of that. If calls seem to wait for each other's permits,
+// it also asks Redis how many there are. Redisson has nothing like it.
 package lockweb
 
 import (
@@ -220,7 +221,19 @@ func (p *Page) survey(ctx context.Context) (*survey.World, error) {
 			return sites[i]
 		}, s)
 	}
+	if slices.ContainsFunc(circlesOf(world), ofPermits) {
+		for i, c := range p.clients {
+			if c.Redis() != nil && slices.Index(sites, sites[i]) == i {
+				world.CountPermits(ctx, c.Redis(), sites[i], asking/6)
+			}
+		}
+	}
 	return world, nil
+}
+
+// ofPermits reports whether a call of a circle waits for a permit. Only Redis knows whether processes beside this one have some, too.
+func ofPermits(c survey.Circle) bool {
+	return slices.ContainsFunc(c, func(l survey.Link) bool { return l.Waiter.Kind == string(lockrt.KindPermit) })
 }
 
 // sitesOf names the server of each client. Clients have the same one if they know the address of one node.

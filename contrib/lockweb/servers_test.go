@@ -1,8 +1,10 @@
 package lockweb_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -81,4 +83,53 @@ func TestPage_AClientTwice(t *testing.T) {
 	require.Contains(t, body, "<dt>Held</dt><dd>1</dd>")
 	require.Contains(t, body, "<dt>Waiting</dt><dd>1</dd>")
 	require.Equal(t, 1, strings.Count(body, `<tr id="h`))
+}
+
+// TestPage_PermitsOfOtherProcesses shows that a call for a permit is in no deadlock while a process has a permit of which the page does not know.
+func TestPage_PermitsOfOtherProcesses(t *testing.T) {
+	t.Parallel()
+	c, stranger := open(t, lockrt.Options{DeadlockAfter: -1}), open(t, lockrt.Options{DeadlockAfter: -1})
+	key := redistest.Key(t, "s")
+	permits := func(c *lockrt.Client) *lockrt.PermitSemaphore { return c.PermitSemaphore(key, 2) }
+	m := c.Mutex(redistest.Key(t, "m"))
+	theirs, err := permits(stranger).Acquire(t.Context())
+	require.NoError(t, err)
+	ours, err := permits(c).Acquire(t.Context())
+	require.NoError(t, err)
+	hasM := hold(t, m)
+	wait(t, c, ours.Context(), m)
+	before := c.Stats().Waiting
+	got := make(chan error, 1)
+	go func() {
+		_, err := permits(c).Acquire(hasM.Context())
+		got <- err
+	}()
+	require.Eventually(t, func() bool { return c.Stats().Waiting > before && len(c.Snapshot().Waiting) > 1 }, time.Minute, time.Millisecond)
+	_, body := get(t, lockweb.Handler(c), "")
+	require.NotContains(t, body, "<h2>Deadlocks</h2>")
+	require.NoError(t, theirs.Release(t.Context()))
+	require.NoError(t, <-got)
+}
+
+// TestPage_DeadlockOfPermits shows the deadlock of calls that have all permits, with two servers too.
+func TestPage_DeadlockOfPermits(t *testing.T) {
+	t.Parallel()
+	other, c := openOn(t), openOn(t)
+	s, m := c.PermitSemaphore("s", 1), c.Mutex("m")
+	permit, err := s.Acquire(t.Context())
+	require.NoError(t, err)
+	hasM := hold(t, m)
+	wait(t, c, permit.Context(), m)
+	before := c.Stats().Waiting
+	ctx, cancel := context.WithCancel(hasM.Context())
+	got := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx)
+		got <- err
+	}()
+	require.Eventually(t, func() bool { return c.Stats().Waiting > before && len(c.Snapshot().Waiting) > 1 }, time.Minute, time.Millisecond)
+	_, body := get(t, lockweb.Handler(other, c), "")
+	require.Contains(t, body, "<h2>Deadlocks</h2>")
+	cancel()
+	require.ErrorIs(t, <-got, context.Canceled)
 }

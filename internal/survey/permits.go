@@ -66,15 +66,15 @@ func PermitLeases(key string) string {
 	return "{" + key + "}:timeout"
 }
 
-// countPermits counts the permits that no process names, of the semaphores that calls wait for. A server that does not answer within the time
-// patience may have one.
-func (w *World) countPermits(ctx context.Context, rc rueidis.Client, patience time.Duration) {
+// CountPermits counts the permits that no process names, of the semaphores of a site that calls wait for. A server that does not answer within
+// the time patience may have one.
+func (w *World) CountPermits(ctx context.Context, rc rueidis.Client, site string, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var wanted []*Lock
 	var counts rueidis.Commands
 	for _, l := range w.Locks {
-		if l.Kind == string(lockrt.KindPermit) && len(l.Waiters) > 0 {
+		if l.Kind == string(lockrt.KindPermit) && len(l.Waiters) > 0 && l.Site == site {
 			wanted, counts = append(wanted, l), append(counts, rc.B().Zcard().Key(PermitLeases(l.Key)).Build())
 		}
 	}

@@ -238,7 +238,7 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 		unheld = append(unheld, key) // others may read what some do, and Redis knows the present holder
 	}
 	slices.Sort(unheld)
-	w.countPermits(ctx, c.Redis(), asking/6)
+	w.CountPermits(ctx, c.Redis(), "", asking/6)
 	patience := time.Duration(0)
 	if key == "" && len(mute) > 0 { // of one key, the caller wants to know that its server does not answer
 		patience = asking / 8

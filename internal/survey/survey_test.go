@@ -145,7 +145,7 @@ func TestJavaChannels_WithoutTheAnswersOfSome(t *testing.T) {
 	for i := range 20 {
 		w.Lock(fmt.Sprint("permits", i), "permit").Waiters = []Waiter{{}}
 	}
-	w.countPermits(t.Context(), rc, time.Second)
+	w.CountPermits(t.Context(), rc, "", time.Second)
 	unknown := 0
 	for _, l := range w.Locks {
 		require.LessOrEqual(t, l.others, 1)
