@@ -76,6 +76,7 @@ type Telemetry struct {
 	tracer trace.Tracer
 	slow   time.Duration
 	keys   bool
+	strays sync.Map // the spans of leases whose context has none, by the numbers of their calls
 }
 
 // An Option adjusts a [Telemetry].

@@ -233,6 +233,31 @@ func TestTelemetry_AfterAHookWithoutAContext(t *testing.T) {
 	require.Equal(t, holds[0].SpanContext.SpanID(), works[0].Parent.SpanID())
 }
 
+// A hook that panics leaves the lease without a context of its own. The span of the lease ends with the lease all the same, and that of the
+// outer lease does not.
+func TestTelemetry_AfterAHookThatPanics(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	inner := redistest.Key(t, "inner")
+	c := r.open(lockrt.Hooks{Acquired: func(ctx context.Context, e lockrt.AcquireEvent) context.Context {
+		if e.Key == inner {
+			panic("a fault of the hook")
+		}
+		return ctx
+	}})
+	require.NoError(t, c.Mutex(redistest.Key(t, "outer"), lockrt.WithName("outer")).Do(t.Context(), func(ctx context.Context, _ *lockrt.Lease) error {
+		lease, err := c.Mutex(inner, lockrt.WithName("inner")).Lock(ctx)
+		require.NoError(t, err)
+		require.Empty(t, r.named("lock hold"))
+		require.NoError(t, lease.Unlock(ctx))
+		holds := r.named("lock hold")
+		require.Len(t, holds, 1)
+		require.Contains(t, holds[0].Attributes, attribute.String("lockgen.name", "inner"))
+		return nil
+	}))
+	require.Len(t, r.named("lock hold"), 2)
+}
+
 func TestTelemetry_ASpanForACallThatWaitedOrFailed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, lockotel.WithSlow(time.Hour), lockotel.WithKeys())

@@ -31,14 +31,14 @@ func (t *Telemetry) spans(next lockrt.Hooks) lockrt.Hooks {
 	hooks.Acquired = func(ctx context.Context, e lockrt.AcquireEvent) context.Context {
 		ctx = t.holds(ctx, &e)
 		if next.Acquired != nil {
-			if child := next.Acquired(ctx, e); child != nil { // without a context it keeps the one it got, which has the span
+			if child := t.acquiredBy(ctx, next, e); child != nil { // without a context it keeps the one it got, which has the span
 				ctx = child
 			}
 		}
 		return ctx
 	}
 	hooks.Renewed = func(ctx context.Context, e lockrt.RenewEvent) {
-		if span := holdOf(ctx); e.Err != nil && span != nil {
+		if span := t.holdOf(ctx, e.ID); e.Err != nil && span != nil {
 			span.AddEvent("renewal failed", trace.WithAttributes(attribute.String("error", t.textOf(e.Err, e.Key))))
 		}
 		if next.Renewed != nil {
@@ -46,7 +46,8 @@ func (t *Telemetry) spans(next lockrt.Hooks) lockrt.Hooks {
 		}
 	}
 	hooks.Ended = func(ctx context.Context, e lockrt.EndEvent) {
-		if span := holdOf(ctx); span != nil {
+		if span := t.holdOf(ctx, e.ID); span != nil {
+			t.strays.Delete(e.ID)
 			ended(span, &e)
 		}
 		if next.Ended != nil {
@@ -131,6 +132,19 @@ func (t *Telemetry) holds(ctx context.Context, e *lockrt.AcquireEvent) context.C
 	return context.WithValue(ctx, holdKey{}, span)
 }
 
+// acquiredBy calls the hook of next. If the hook panics, the client gets no context with the span of the lease: the span is then a stray.
+func (t *Telemetry) acquiredBy(ctx context.Context, next lockrt.Hooks, e lockrt.AcquireEvent) (child context.Context) {
+	returned := false
+	defer func() {
+		if !returned {
+			t.strays.Store(e.ID, ctx.Value(holdKey{}))
+		}
+	}()
+	child = next.Acquired(ctx, e)
+	returned = true
+	return child
+}
+
 // ended ends the span of a lease.
 func ended(span trace.Span, e *lockrt.EndEvent) {
 	span.SetAttributes(attrCause.String(string(e.Reason)))
@@ -157,9 +171,13 @@ func (t *Telemetry) describe(e *lockrt.AcquireEvent) []attribute.KeyValue {
 // holdKey is the key of the innermost lease's span in a context.
 type holdKey struct{}
 
-// holdOf returns the span of the lease of ctx, or nil.
-func holdOf(ctx context.Context) trace.Span {
-	span, _ := ctx.Value(holdKey{}).(trace.Span)
+// holdOf returns the span of the lease of a call, or nil. Its hooks are called with ctx.
+func (t *Telemetry) holdOf(ctx context.Context, call uint64) trace.Span {
+	of, stray := t.strays.Load(call)
+	if !stray {
+		of = ctx.Value(holdKey{})
+	}
+	span, _ := of.(trace.Span)
 	return span
 }
 
