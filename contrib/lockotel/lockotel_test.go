@@ -258,6 +258,18 @@ func TestTelemetry_AfterAHookThatPanics(t *testing.T) {
 	require.Len(t, r.named("lock hold"), 2)
 }
 
+// Each of two Telemetries that trace a client ends its own span of a lease.
+func TestTelemetry_BesideAnother(t *testing.T) {
+	t.Parallel()
+	one, other := newRig(t), newRig(t)
+	c := one.open(other.Hooks(lockrt.Hooks{}))
+	lease, err := c.Mutex(redistest.Key(t, "k")).Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+	require.Len(t, one.named("lock hold"), 1)
+	require.Len(t, other.named("lock hold"), 1)
+}
+
 func TestTelemetry_ASpanForACallThatWaitedOrFailed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, lockotel.WithSlow(time.Hour), lockotel.WithKeys())

@@ -129,7 +129,7 @@ func links(holders []string) (all []trace.Link) {
 // holds begins the span of a lease.
 func (t *Telemetry) holds(ctx context.Context, e *lockrt.AcquireEvent) context.Context {
 	ctx, span := t.tracer.Start(ctx, "lock hold", trace.WithAttributes(t.describe(e)...))
-	return context.WithValue(ctx, holdKey{}, span)
+	return context.WithValue(ctx, holdKey{t}, span)
 }
 
 // acquiredBy calls the hook of next. If the hook panics, the client gets no context with the span of the lease: the span is then a stray.
@@ -137,7 +137,7 @@ func (t *Telemetry) acquiredBy(ctx context.Context, next lockrt.Hooks, e lockrt.
 	returned := false
 	defer func() {
 		if !returned {
-			t.strays.Store(e.ID, ctx.Value(holdKey{}))
+			t.strays.Store(e.ID, ctx.Value(holdKey{t}))
 		}
 	}()
 	child = next.Acquired(ctx, e)
@@ -168,14 +168,14 @@ func (t *Telemetry) describe(e *lockrt.AcquireEvent) []attribute.KeyValue {
 	return attrs
 }
 
-// holdKey is the key of the innermost lease's span in a context.
-type holdKey struct{}
+// holdKey is the key of the innermost lease's span in a context, as a Telemetry has it.
+type holdKey struct{ of *Telemetry }
 
 // holdOf returns the span of the lease of a call, or nil. Its hooks are called with ctx.
 func (t *Telemetry) holdOf(ctx context.Context, call uint64) trace.Span {
 	of, stray := t.strays.Load(call)
 	if !stray {
-		of = ctx.Value(holdKey{})
+		of = ctx.Value(holdKey{t})
 	}
 	span, _ := of.(trace.Span)
 	return span
