@@ -2,6 +2,7 @@ package lockweb_test
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -132,4 +133,28 @@ func TestPage_DeadlockOfPermits(t *testing.T) {
 	require.Contains(t, body, "<h2>Deadlocks</h2>")
 	cancel()
 	require.ErrorIs(t, <-got, context.Canceled)
+}
+
+// TestForce_OfTwoServers shows that the page takes a lock of each server by the kind that it has there.
+func TestForce_OfTwoServers(t *testing.T) {
+	t.Parallel()
+	one, other := openOn(t), openOn(t)
+	reads, err := one.RWMutex("k").RLock(t.Context())
+	require.NoError(t, err)
+	locks := hold(t, other.Mutex("k"))
+	v := &viewer{t: t, page: lockweb.Handler(one, other).With(lockweb.WithForce(func(*http.Request) error { return nil }))}
+	_, body := v.do(http.MethodGet, "", "")
+	links := linkIn.FindAllStringSubmatch(body, -1)
+	require.Len(t, links, 2)
+	for _, link := range links {
+		_, question := v.do(http.MethodGet, "?part=force&id="+link[1], "")
+		token := tokenIn.FindStringSubmatch(question)
+		require.Len(t, token, 2, question)
+		code, answer := v.do(http.MethodPost, "?part=force", "id="+link[1]+"&token="+token[1])
+		require.Equal(t, http.StatusOK, code, answer)
+	}
+	for _, lease := range []*lockrt.Lease{reads, locks} {
+		<-lease.Context().Done()
+		require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
+	}
 }
