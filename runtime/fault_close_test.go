@@ -209,6 +209,45 @@ func TestFault_ClosedClientOfAClusterWaitsForNoFailover(t *testing.T) {
 	require.ErrorIs(t, lease.Unlock(t.Context()), rueidis.ErrClosing)
 }
 
+// After Close, which has ended the connections that Open made, each method says so. None was sent, so the outcome is known.
+func TestFault_UsedAfterItsConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	c, err := lockrt.Open(t.Context(), redistest.Shared(t).URL(), lockrt.Options{OpTimeout: unhurried})
+	require.NoError(t, err)
+	s, p, latch := c.Semaphore(redistest.Key(t, "s"), 2), c.PermitSemaphore(redistest.Key(t, "p"), 2), c.CountDownLatch(redistest.Key(t, "l"))
+	require.NoError(t, s.Acquire(t.Context(), 2))
+	permit, err := p.Acquire(t.Context())
+	require.NoError(t, err)
+	lease, err := c.Mutex(redistest.Key(t, "m")).Lock(t.Context())
+	require.NoError(t, err)
+	fair, err := c.FairMutex(redistest.Key(t, "f")).Lock(t.Context())
+	require.NoError(t, err)
+	writer, err := c.RWMutex(redistest.Key(t, "w")).Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	for name, call := range map[string]func(ctx context.Context) error{
+		"Unlock": lease.Unlock, "Unlock, fair": fair.Unlock, "Unlock, writer": writer.Unlock, "Release of a Permit": permit.Release,
+		"Extend":             func(ctx context.Context) error { return lease.Extend(ctx, time.Minute) },
+		"Release":            func(ctx context.Context) error { return s.Release(ctx, 2) },
+		"Resize":             func(ctx context.Context) error { _, err := s.Resize(ctx, 1); return err },
+		"Drain":              func(ctx context.Context) error { _, err := s.Drain(ctx); return err },
+		"TrySetPermits":      func(ctx context.Context) error { _, err := s.TrySetPermits(ctx, 1, 0); return err },
+		"Release of permits": func(ctx context.Context) error { return p.Release(ctx, permit.PermitID()) },
+		"UpdateLease": func(ctx context.Context) error {
+			_, err := p.UpdateLease(ctx, permit.PermitID(), time.Minute)
+			return err
+		},
+		"SetPermits": func(ctx context.Context) error { return p.SetPermits(ctx, 3) },
+		"SetCount":   func(ctx context.Context) error { _, err := latch.SetCount(ctx, 3); return err },
+		"CountDown":  func(ctx context.Context) error { _, err := latch.CountDown(ctx); return err },
+		"Delete":     func(ctx context.Context) error { _, err := latch.Delete(ctx); return err },
+	} {
+		err := call(t.Context())
+		require.ErrorIs(t, err, lockrt.ErrClosed, name)
+		require.NotErrorIs(t, err, lockrt.ErrUnavailable, name)
+	}
+}
+
 func TestFault_ClosedTwiceAndUsedAfter(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})

@@ -164,7 +164,7 @@ func (r *refusal) String() string {
 func (k *Count) changed(ctx context.Context, anyway bool, n int64, answered bool, err error, said *refusal) (int64, error) {
 	switch {
 	case answered:
-		return n, transport.Refused(err)
+		return n, k.c.Net.Refused(err)
 	case ctx.Err() != nil:
 		return 0, failure.Ended(ctx)
 	case err != nil:

@@ -160,7 +160,7 @@ func (op *ReleaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 		}
 	case !core.Passing(err):
 		done.Released = protocol.Released{Outcome: protocol.NotOurs}
-		err, withdraw = core.Refused(err), op.prior != priorNone || op.Placed
+		err, withdraw = op.Ticket.Resource.Client.Net.Refused(err), op.prior != priorNone || op.Placed
 	case op.sendAgain(err):
 		return
 	default:

@@ -48,6 +48,14 @@ func Within(ctx context.Context, t *Transport, send func() error) error {
 	return err
 }
 
+// Refused is [Refused], and says of a request that was not sent since the client is closed that it is.
+func (t *Transport) Refused(err error) error {
+	if errors.Is(err, rueidis.ErrClosing) && t.Closing() {
+		return fmt.Errorf("%w: %w", failure.ErrClosed, err)
+	}
+	return Refused(err)
+}
+
 // Closing reports whether the client grants nothing any more.
 func (t *Transport) Closing() bool {
 	select {

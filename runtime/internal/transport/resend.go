@@ -222,6 +222,8 @@ func (x *timely) await() (reply Reply, again bool) {
 				reply = Reply{rueidis.NewErrorResult(ErrNoAnswer)} // of those that may still take something
 			case err != nil && !errors.Is(err, rueidis.ErrClosing) && doubt.result.NonRedisError() != nil: // the last one may not have been sent
 				reply = doubt
+			case err != nil && last && !Unknown(err) && doubt.result.NonRedisError() == nil && !nothing:
+				again = false // none was sent
 			}
 			if last {
 				x.recycle()
