@@ -199,7 +199,7 @@ func TestSentinel_TLSAndPasswords(t *testing.T) {
 	g, a, b := sentinels(t, opts, authority.servers(t), redistest.WithPassword(password))
 
 	for name, url := range map[string]string{
-		"NOAUTH":    strings.Replace(g.URL(), "sentinel_password", "other", 1),
+		"NOAUTH":    strings.Replace(g.URL(), "sentinel_password=", "sentinel_password=&client_name=", 1),
 		"WRONGPASS": strings.Replace(g.URL(), "sentinel_password=", "sentinel_password=not", 1),
 	} {
 		_, err := opened(t.Context(), url, opts)

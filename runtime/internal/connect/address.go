@@ -57,6 +57,13 @@ func (o Options) address(text string) (address, error) {
 	return address{pausing(option)}, nil
 }
 
+// parameters are what a URL may have behind its question mark: what the client reads, then what rueidis reads besides. An unknown one may be a
+// misspelt cluster or master_set, without which the client would take one server for all of them.
+var parameters = []string{
+	"addr", "cluster", "db", "master_set", "sentinel_username", "sentinel_password", "skip_verify", "protocol",
+	"client_cache", "client_name", "dial_timeout", "max_retries", "write_timeout",
+}
+
 // errNoURL is the error of a text that is no URL. The text may have a password, so the error does not say more.
 var errNoURL = fmt.Errorf("%w: the text is no URL; a password has to be percent-encoded", failure.ErrBadOption)
 
@@ -72,10 +79,19 @@ func parse(text string) (option rueidis.ClientOption, u *url.URL, said url.Value
 	if said, err = url.ParseQuery(u.RawQuery); err != nil || u.Opaque != "" {
 		return option, nil, nil, errNoURL
 	}
+	for name := range said {
+		if !slices.Contains(parameters, name) {
+			return option, nil, nil, fmt.Errorf("%w: the URL has an unknown parameter %q; known ones are %s", failure.ErrBadOption, name,
+				strings.Join(parameters, ", "))
+		}
+	}
 	for _, addr := range said["addr"] {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			return option, nil, nil, fmt.Errorf("%w: addr=%s is not host:port", failure.ErrBadOption, addr)
 		}
+	}
+	if said.Has("master_set") && option.Sentinel.MasterSet == "" {
+		return option, nil, nil, fmt.Errorf("%w: master_set is empty", failure.ErrBadOption)
 	}
 	return option, u, said, nil
 }
@@ -113,8 +129,13 @@ func saysCluster(said url.Values) (bool, error) {
 		return false, nil
 	}
 	is, err := strconv.ParseBool(said.Get("cluster"))
-	if err != nil {
-		return false, fmt.Errorf("cluster=%q is neither true nor false", said.Get("cluster"))
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("%w: cluster=%q is neither true nor false", failure.ErrBadOption, said.Get("cluster"))
+	case is && said.Has("master_set"):
+		return false, fmt.Errorf("%w: a URL has cluster=true or master_set, not both", failure.ErrBadOption)
+	case !is && said.Has("addr") && !said.Has("master_set"):
+		return false, fmt.Errorf("%w: cluster=false, but addr names further servers of a cluster", failure.ErrBadOption)
 	}
 	return is, nil
 }

@@ -93,6 +93,33 @@ func TestAddress_Servers(t *testing.T) {
 	require.Equal(t, []string{"[::1]:1", "[fe80::1%eth0]:2", "b:3"}, at.option.InitAddress)
 }
 
+// TestAddress_Parameters shows that a URL with a misspelt parameter, or with two that contradict each other, is refused: without it, the client would
+// take a sentinel or a server of a cluster for a server that has all keys.
+func TestAddress_Parameters(t *testing.T) {
+	t.Parallel()
+	for text, part := range map[string]string{
+		"redis://h:1?clustr=true":                     `"clustr"`,
+		"redis://h:1?Cluster=true":                    `"Cluster"`,
+		"redis://h:1?mastr_set=m":                     `"mastr_set"`,
+		"rediss://h:1?skip_verfy=true":                `"skip_verfy"`,
+		"redis://h:1?addr=g:2&master_set=":            "master_set",
+		"redis://h:1?cluster=true&master_set=m":       "master_set",
+		"redis://h:1?cluster=false&addr=g:2":          "cluster",
+		"redis://h:1?master_set=m&sentinel_pasword=p": `"sentinel_pasword"`,
+	} {
+		_, err := options().address(text)
+		require.ErrorIs(t, err, failure.ErrBadOption, text)
+		require.ErrorContains(t, err, part, text)
+	}
+	for _, text := range []string{
+		"redis://h:1?db=1&protocol=2&client_cache=0&client_name=n&dial_timeout=1s&write_timeout=1s&max_retries=3", "rediss://h:1?skip_verify=true",
+		"redis://h:1?cluster=true&addr=g:2", "redis://h:1?cluster=false&master_set=m&addr=g:2",
+	} {
+		_, err := options().address(text)
+		require.NoError(t, err, text)
+	}
+}
+
 func TestAddress_TLS(t *testing.T) {
 	t.Parallel()
 	o := options()
