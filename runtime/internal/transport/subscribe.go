@@ -54,6 +54,12 @@ func (t *tracker) subscriber(_ string, sink hub.Sink) (hub.Conn, <-chan error, e
 	broken := conn.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) { sink.Message(m.Channel, m.Message) },
 	})
+	select {
+	case err := <-broken: // without RESP3, the next use would make another connection, which has no hooks
+		conn.Close()
+		return nil, nil, err
+	default:
+	}
 	tracked, alsoBroken := t.adopt(conn, servers)
 	if tracked != nil {
 		broken = alsoBroken

@@ -2,9 +2,13 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
+	"net"
 	"strconv"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -243,4 +247,48 @@ func TestClusterSubscriber_HearsWithoutRESP3(t *testing.T) {
 			u.wg.Wait()
 		})
 	}
+}
+
+// A client whose connections do not speak RESP3 has a connection of its own for subscriptions, and hears the messages if the server does not accept
+// one of these connections and accepts the next one.
+func TestSubscriber_HearsAfterAFailedDialWithoutRESP3(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	var fail atomic.Int32 // the dial that fails, counted down
+	rc := server.NewClient(func(o *rueidis.ClientOption) {
+		o.AlwaysRESP2, o.DisableCache = true, true
+		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if fail.Add(-1) == 0 {
+				return nil, syscall.ECONNREFUSED
+			}
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	})
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	stopped := make(chan struct{})
+	net := New(Config{
+		Client: rc, UUID: protocol.NewUUID(protocol.ListensPlain), User: u, Stopped: stopped, Tracking: true,
+		OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	fail.Store(2) // the first one is that of the connection for the other commands
+	name := redistest.Key(t, "channel")
+	messages := make(chan string, 100)
+	listener := net.Listen(name, func(e hub.Event) {
+		if !e.Subscribed {
+			messages <- e.Payload
+		}
+	})
+	<-listener.Ready()
+	require.NoError(t, server.Do("PUBLISH", name, "a message").Error())
+	select {
+	case message := <-messages:
+		require.Equal(t, "a message", message)
+	case <-time.After(time.Minute):
+		t.Fatal("no message")
+	}
+	listener.Close()
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
 }
