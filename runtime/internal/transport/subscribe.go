@@ -64,18 +64,38 @@ func (t *tracker) subscriber(_ string, sink hub.Sink) (hub.Conn, <-chan error, e
 	if tracked != nil {
 		broken = alsoBroken
 	}
-	return subscriber{conn, tracked}, broken, nil
+	return subscriber{conn, whole{context.Background(), broken}, tracked}, broken, nil
+}
+
+// whole is the context of requests over a connection that subscribes. It is over when the connection has broken, whose channel then has the error.
+// Without RESP3 subscriptions have a connection of their own, and rueidis would repeat a request over a broken one for as long as the connection for the
+// other commands is well.
+type whole struct {
+	context.Context
+
+	broken <-chan error
+}
+
+var errBroken = errors.New("the connection for subscriptions broke")
+
+// Err implements [context.Context].
+func (w whole) Err() error {
+	if len(w.broken) > 0 {
+		return errBroken
+	}
+	return nil
 }
 
 // subscriber is a connection that subscribes, and on which the server reports changes unless that is off.
 type subscriber struct {
 	conn    rueidis.DedicatedClient
+	whole   whole
 	tracked *tracked // nil if it is off
 }
 
 // Subscribe says [hub.ErrRefused] where a permission or the command is missing, or the server is busy: another connection would do no better.
 func (s subscriber) Subscribe(channels []string) ([]string, error) {
-	err := s.conn.Do(context.Background(), s.conn.B().Subscribe().Channel(channels...).Build()).Error()
+	err := s.conn.Do(s.whole, s.conn.B().Subscribe().Channel(channels...).Build()).Error()
 	if _, answered := rueidis.IsRedisErr(err); answered && (withheld(err) || Passing(err)) && !unconnected(err) {
 		err = fmt.Errorf("%w: %w", hub.ErrRefused, err)
 	}
@@ -90,7 +110,7 @@ func (s subscriber) Unsubscribe(channels []string) error {
 	if err := readyToEnd(s.conn); err != nil {
 		return err
 	}
-	return s.conn.Do(context.Background(), s.conn.B().Unsubscribe().Channel(channels...).Build()).Error()
+	return s.conn.Do(s.whole, s.conn.B().Unsubscribe().Channel(channels...).Build()).Error()
 }
 
 // readyToEnd asks a server whether it ends subscriptions now. One that is busy with a script refuses UNSUBSCRIBE or SUNSUBSCRIBE, and the PING
@@ -132,7 +152,7 @@ func (cl *cluster) subscriber(addr string, sink hub.Sink) (hub.Conn, <-chan erro
 			}
 		},
 	})
-	return clusterSubscriber{cl, conn}, broken, nil
+	return clusterSubscriber{cl, conn, whole{context.Background(), broken}}, broken, nil
 }
 
 // nowhere takes the place of a connection while no server is known to have a channel.
@@ -144,8 +164,9 @@ func (nowhere) Close()                                                      {}
 
 // clusterSubscriber is a connection to one server of a cluster that only subscribes.
 type clusterSubscriber struct {
-	cl   *cluster
-	conn rueidis.DedicatedClient
+	cl    *cluster
+	conn  rueidis.DedicatedClient
+	whole whole
 }
 
 // Subscribe sends one command for each sharded channel: they may be in different slots, and rueidis miscounts what is
@@ -206,7 +227,7 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 // send sends subscriptions and questions in one round trip, or in two where rueidis has a connection for each of both, since the connections do not speak
 // RESP3.
 func (s clusterSubscriber) send(commands []rueidis.Completed, asks []bool) []rueidis.RedisResult {
-	replies := s.conn.DoMulti(context.Background(), commands...)
+	replies := s.conn.DoMulti(s.whole, commands...)
 	if !errors.Is(replies[0].Error(), rueidis.ErrRESP2PubSubMixed) {
 		return replies
 	}
@@ -218,7 +239,7 @@ func (s clusterSubscriber) send(commands []rueidis.Completed, asks []bool) []rue
 				some, places = append(some, command), append(places, i)
 			}
 		}
-		for i, reply := range s.conn.DoMulti(context.Background(), some...) {
+		for i, reply := range s.conn.DoMulti(s.whole, some...) {
 			replies[places[i]] = reply
 		}
 	}
@@ -241,7 +262,7 @@ func (s clusterSubscriber) Unsubscribe(channels []string) error {
 			commands = append(commands, s.conn.B().Sunsubscribe().Channel(name).Build())
 		}
 	}
-	for _, reply := range s.conn.DoMulti(context.Background(), commands...) {
+	for _, reply := range s.conn.DoMulti(s.whole, commands...) {
 		err := reply.Error()
 		if err != nil && !slotless(err) && !(s.cl.link.cfg.Channels == BothChannels && withheld(err)) {
 			return err

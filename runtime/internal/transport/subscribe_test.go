@@ -1,12 +1,14 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -291,4 +293,65 @@ func TestSubscriber_HearsAfterAFailedDialWithoutRESP3(t *testing.T) {
 	net.Quit()
 	net.Unlisten()
 	u.wg.Wait()
+}
+
+// A cutter is a connection that breaks with the first request for subscriptions.
+type cutter struct {
+	net.Conn
+
+	once *sync.Once
+}
+
+func (c cutter) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte("SUBSCRIBE\r\n")) {
+		c.once.Do(func() { _ = c.Conn.Close() })
+	}
+	return c.Conn.Write(b)
+}
+
+// A client whose connections do not speak RESP3 subscribes over another connection when the one for subscriptions breaks during a request, though the one
+// for other commands is well.
+func TestSubscriber_ConnectsAnewWithoutRESP3(t *testing.T) {
+	t.Parallel()
+	server, cluster := redistest.Shared(t), redistest.SharedCluster(t)
+	for name, test := range map[string]struct {
+		client   func(edits ...func(*rueidis.ClientOption)) rueidis.Client
+		uuid     string
+		channels Channels
+		tracking bool
+	}{
+		"one server":                  {server.NewClient, protocol.NewUUID(protocol.ListensPlain), PlainChannels, false},
+		"one server, tracking":        {server.NewClient, protocol.NewUUID(protocol.ListensPlain), PlainChannels, true},
+		"a cluster, sharded channels": {cluster.NewClient, protocol.NewUUID(protocol.ListensSharded), ShardedChannels, false},
+		"a cluster, plain channels":   {cluster.NewClient, protocol.NewUUID(protocol.ListensCluster), PlainChannels, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var once sync.Once
+			rc := test.client(func(o *rueidis.ClientOption) {
+				o.AlwaysRESP2, o.DisableCache = true, true
+				o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+					conn, err := d.DialContext(ctx, "tcp", addr)
+					return cutter{conn, &once}, err
+				}
+			})
+			u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+			stopped := make(chan struct{})
+			net := New(Config{
+				Client: rc, UUID: test.uuid, User: u, Channels: test.channels, Stopped: stopped, Tracking: test.tracking,
+				OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			})
+			listener := net.Listen(redistest.Key(t, "channel"), func(hub.Event) {})
+			select {
+			case <-listener.Ready():
+			case <-time.After(time.Minute):
+				t.Fatal("no subscription")
+			}
+			listener.Close()
+			close(stopped)
+			net.Quit()
+			net.Unlisten()
+			u.wg.Wait()
+		})
+	}
 }
