@@ -76,12 +76,10 @@ type whole struct {
 	broken <-chan error
 }
 
-var errBroken = errors.New("the connection for subscriptions broke")
-
 // Err implements [context.Context].
 func (w whole) Err() error {
 	if len(w.broken) > 0 {
-		return errBroken
+		return errBroke
 	}
 	return nil
 }
