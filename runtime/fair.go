@@ -11,8 +11,8 @@ import (
 //
 // Each waiting goroutine is an owner of its own in Redisson's wait queue. Neighbours of one process hand the key on
 // without a round trip, [Options.Cohort] at most in a row, and 64 at most; so a grant costs one command, and a hand-over to another
-// process one more. A dead waiting process delays the waiters behind it for two seconds when it is next, a dead Java program for
-// [Options.FairWait] at most. The Client sends a request without an answer again after 250ms, over another connection.
+// process one more. A dead waiting process delays the waiters behind it for two seconds when it is next, each waiting thread of a
+// dead Java program for [Options.FairWait] at most. The Client sends a request without an answer again after 250ms, over another connection.
 // docs/details.md has the exact rules.
 type FairMutex locks.FairMutex
 

@@ -174,6 +174,22 @@ func TestFair_ADeadThreadThatIsNext(t *testing.T) {
 	nothingLeft(t, server, key)
 }
 
+// Each thread of a Java program that died delays the others for Options.FairWait: nothing tells that the program is dead.
+func TestFair_DeadThreadsOfOneProgram(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "k")
+	m := newClient(t, lockrt.Options{FairWait: 2 * time.Second}).FairMutex(key)
+	start := time.Now()
+	for _, thread := range []string{stranger, stranger + "1"} {
+		server.Do("RPUSH", "redisson_lock_queue:{"+key+"}", thread)
+		server.Do("ZADD", "redisson_lock_timeout:{"+key+"}", fmt.Sprint(start.Add(time.Hour).UnixMilli()), thread)
+	}
+	lease := ok(t)(m.Lock(patient(t)))
+	require.GreaterOrEqual(t, time.Since(start), 3998*time.Millisecond)
+	free(t, lease)
+	nothingLeft(t, server, key)
+}
+
 // A Java thread whose wait time ends just when it is next leaves the queue, and tells nobody.
 func TestFair_AThreadThatIsNextGivesUp(t *testing.T) {
 	t.Parallel()
