@@ -999,3 +999,31 @@ func TestPermit_RenewalIsOneScriptForMany(t *testing.T) {
 		return inTime && len(runs) < 20
 	})
 }
+
+// Redisson reckons with the clock of its program, see docs/java.md: with one that is ahead it takes a permit that a process of this library has, and
+// a permit that it takes with one that is behind is over too soon.
+func TestPermit_ClocksOfJavaPrograms(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	const off = lockrt.DefaultWatchdog + time.Second
+	t.Run("ahead", func(t *testing.T) {
+		t.Parallel()
+		s := newPermits(t, 1)
+		p := permit(t, s, 1)
+		over, err := server.Do("ZREMRANGEBYSCORE", "{"+s.Key()+"}:timeout", "0", ms(time.Now().Add(off).UnixMilli())).AsInt64()
+		require.NoError(t, err)
+		require.EqualValues(t, 1, over)
+		server.Do("INCRBY", s.Key(), "1")
+		ids := strangers(t, s, time.Now().Add(off+lockrt.DefaultWatchdog), 1)
+		require.NoError(t, p.Err())
+		require.ErrorIs(t, p.Release(patient(t)), lockrt.ErrLost)
+		require.NoError(t, s.Release(patient(t), ids[0]))
+	})
+	t.Run("behind", func(t *testing.T) {
+		t.Parallel()
+		s := newPermits(t, 1)
+		require.NoError(t, permit(t, s, 1).Release(patient(t))) // so that it exists
+		strangers(t, s, time.Now().Add(lockrt.DefaultWatchdog-off), 1)
+		require.NoError(t, permit(t, s, 1).Release(patient(t)))
+	})
+}
