@@ -191,6 +191,21 @@ func TestFencing_SurvivesWhatRedisForgets(t *testing.T) {
 	seen.rise(t)
 }
 
+// TestFencing_RedissonBeginsAgain shows a row of docs/java.md: without its counter Redisson draws 1, until this library has drawn a token.
+func TestFencing_RedissonBeginsAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	const counter = "redisson_lock_token:{k}"
+	m := clientOf(t, server.URL(), lockrt.Options{TokenTTL: lockrt.Forever}).Mutex("k")
+	var seen tokens
+	seen.draw(t, m)
+	server.Do("FLUSHALL")
+	require.EqualValues(t, 1, number(t, server, "INCR", counter))
+	seen.draw(t, m)
+	seen.rise(t)
+	require.Greater(t, number(t, server, "INCR", counter), seen[1])
+}
+
 func TestFencing_CountsOnFromRedisson(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
