@@ -32,9 +32,9 @@ func (t *Transport) briefly() (context.Context, context.CancelFunc) {
 // longestRepeat is the longest pause before a plain command is sent again.
 const longestRepeat = 100 * time.Millisecond
 
-// repeated returns the replies to commands that change nothing. It sends them again while a connection fails or a server loads its data, until
-// ctx ends, and then returns how they failed last before that. The commands are those of [plain]: rueidis would repeat others by itself, and return
-// only that ctx has ended.
+// repeated returns the replies to commands that change nothing. It sends them again while they are [link.fleeting], until ctx ends, and then
+// returns how they failed last before that. The commands are those of [plain]: rueidis would repeat others by itself, and return only that ctx has
+// ended.
 func (t *Transport) repeated(ctx context.Context, rc sender, commands ...rueidis.Completed) []rueidis.RedisResult {
 	var failed []rueidis.RedisResult
 	for wait := time.Millisecond; ; wait = min(2*wait, longestRepeat) {
@@ -45,7 +45,7 @@ func (t *Transport) repeated(ctx context.Context, rc sender, commands ...rueidis
 			replies = rc.DoMulti(ctx, commands...)
 		}
 		switch {
-		case !slices.ContainsFunc(replies, fleeting):
+		case !slices.ContainsFunc(replies, t.fleeting):
 			return replies
 		case failed == nil || ctx.Err() == nil:
 			failed = replies
@@ -56,10 +56,14 @@ func (t *Transport) repeated(ctx context.Context, rc sender, commands ...rueidis
 	}
 }
 
-// fleeting reports whether a reply is the failure of a connection, or that of a server that loads its data.
-func fleeting(reply rueidis.RedisResult) bool {
+// fleeting reports whether a reply is the failure of a connection, that of a server that loads its data, or that of a cluster that fails over or
+// moves keys.
+func (l *link) fleeting(reply rueidis.RedisResult) bool {
+	if err := reply.NonRedisError(); err != nil {
+		return !errors.Is(err, rueidis.ErrClosing) || l.failedOver(err)
+	}
 	said, ok := Replied(reply.Error())
-	return reply.NonRedisError() != nil && !errors.Is(reply.NonRedisError(), rueidis.ErrClosing) || ok && said.IsLoading()
+	return ok && (said.IsLoading() || said.IsClusterDown() || said.IsTryAgain())
 }
 
 // plain returns the command name about a key for [Transport.repeated], which may send it several times.

@@ -132,3 +132,74 @@ func TestOthers_SayWhyTheServerIsAway(t *testing.T) {
 		require.NoError(t, ask(time.Minute), name)
 	}
 }
+
+// A failing client fails the first command that it sends, or the last one of the first commands.
+type failing struct {
+	rueidis.Client
+	mode rueidis.ClientMode
+	with func() rueidis.RedisResult
+	sent atomic.Int32
+}
+
+func (f *failing) Mode() rueidis.ClientMode { return f.mode }
+
+func (f *failing) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if f.sent.Add(1) == 1 {
+		return f.with()
+	}
+	return f.Client.Do(ctx, cmd)
+}
+
+func (f *failing) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
+	replies := f.Client.DoMulti(ctx, multi...)
+	if f.sent.Add(1) == 1 {
+		replies[len(replies)-1] = f.with()
+	}
+	return replies
+}
+
+// A question is asked again while servers fail over or move keys, and not after the client of rueidis was closed.
+func TestOthers_AskAgainDuringAFailover(t *testing.T) {
+	t.Parallel()
+	rc := redistest.Server(t).NewClient()
+	replied := func(text string) func() rueidis.RedisResult {
+		return func() rueidis.RedisResult {
+			return rc.Do(t.Context(), rc.B().Eval().Script("return redis.error_reply(ARGV[1])").Numkeys(0).Arg(text).Build())
+		}
+	}
+	closed := func() rueidis.RedisResult { return rueidis.NewErrorResult(rueidis.ErrClosing) }
+	asks := func(mode rueidis.ClientMode, with func() rueidis.RedisResult, over bool) (sent []int, errs []error) {
+		for _, ask := range []func(*Transport) error{
+			func(t *Transport) error { _, _, err := t.TTL("k", "owner"); return err },
+			func(t *Transport) error { _, err := t.Fields("k", []string{"field"}); return err },
+		} {
+			client := &failing{Client: rc, mode: mode, with: with}
+			net := New(Config{Client: rc, UUID: protocol.NewUUID(protocol.ListensPlain), User: &fake{}, OpTimeout: time.Minute})
+			net.rc = client
+			if over {
+				net.Over()
+			}
+			errs = append(errs, ask(net))
+			sent = append(sent, int(client.sent.Load()))
+		}
+		return sent, errs
+	}
+	for name, c := range map[string]struct {
+		mode rueidis.ClientMode
+		with func() rueidis.RedisResult
+	}{
+		"the cluster has lost a master": {rueidis.ClientModeCluster, replied("CLUSTERDOWN Hash slot not served")},
+		"keys move":                     {rueidis.ClientModeCluster, replied("TRYAGAIN Multiple keys request during rehashing of slot")},
+		"a server leaves the cluster":   {rueidis.ClientModeCluster, closed},
+		"another master":                {rueidis.ClientModeSentinel, closed},
+	} {
+		sent, errs := asks(c.mode, c.with, false)
+		require.Equal(t, []error{nil, nil}, errs, name)
+		require.Equal(t, []int{2, 2}, sent, name)
+	}
+	for _, mode := range []rueidis.ClientMode{rueidis.ClientModeSentinel, rueidis.ClientModeStandalone} {
+		sent, errs := asks(mode, closed, mode == rueidis.ClientModeSentinel)
+		require.Equal(t, []error{rueidis.ErrClosing, rueidis.ErrClosing}, errs)
+		require.Equal(t, []int{1, 1}, sent)
+	}
+}
