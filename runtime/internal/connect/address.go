@@ -96,11 +96,14 @@ func parse(text string) (option rueidis.ClientOption, u *url.URL, said url.Value
 	return option, u, said, nil
 }
 
+// texts are the parameters whose values can have any characters.
+var texts = []string{"client_name", "master_set", "sentinel_username", "sentinel_password"}
+
 // misplaced reports whether a part of u may be the end of a password: a slash, a question mark or a number sign in it, which is not
 // percent-encoded, ends the host.
 func misplaced(u *url.URL) bool {
-	for name := range u.Query() {
-		if strings.Contains(name, "@") {
+	for name, values := range u.Query() {
+		if strings.Contains(name, "@") || !slices.Contains(texts, name) && strings.Contains(strings.Join(values, ""), "@") {
 			return true
 		}
 	}

@@ -57,6 +57,7 @@ func TestAddress_Password(t *testing.T) {
 	for _, text := range []string{
 		"redis://:s3cret@host:port", "redis://:s3cret%@host", "redis://:#s3cret@host", "redis://:?s3cret@host", "redis://:/s3cret@host:1/0",
 		"redis://u:12#s3cret@host", "redis://u:12?s3cret@host:1/0", "redis://u:12/s3cret@host", "redis://u:s3cret#4@host", "redis://u@host:1?a=s3cret%",
+		"redis://:?a=s3cret@host", "redis://u:12?a=s3cret@host:1/0",
 	} {
 		_, err := options().address(text)
 		require.ErrorIs(t, err, failure.ErrBadOption, text)
@@ -73,6 +74,8 @@ func TestAddress_Password(t *testing.T) {
 	for _, is := range []string{at.option.Username, at.option.Password, at.option.Sentinel.Password} {
 		require.Equal(t, secret, is)
 	}
+	_, err = options().address("redis://h:1?client_name=a@b&master_set=a@b&sentinel_username=a@b&sentinel_password=a@b")
+	require.NoError(t, err, "it is clear what they are")
 	at, err = options().address("unix:///a@b?db=1")
 	require.NoError(t, err)
 	require.Equal(t, []string{"/a@b"}, at.option.InitAddress)
