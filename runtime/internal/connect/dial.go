@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/netip"
 	"time"
@@ -38,8 +39,8 @@ func dialTCP(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config
 	})
 }
 
-// dialFirst returns the first connection to one of the addresses, of which there is one at least, or the error that came first. It dials the next
-// address after a pause, or at once when a dial has failed.
+// dialFirst returns the first connection to one of the addresses, of which there is one at least, or the error that came first; that of a
+// certificate says more than the others. It dials the next address after a pause, or at once when a dial has failed.
 func dialFirst(ctx context.Context, addrs []string, pause time.Duration, dial func(addr string) (net.Conn, error)) (net.Conn, error) {
 	type outcome struct {
 		conn net.Conn
@@ -73,7 +74,9 @@ func dialFirst(ctx context.Context, addrs []string, pause time.Duration, dial fu
 				}()
 				return o.conn, nil
 			}
-			failed = cmp.Or(failed, o.err)
+			if _, untrusted := errors.AsType[*tls.CertificateVerificationError](o.err); failed == nil || untrusted {
+				failed = o.err
+			}
 			next.Reset(0)
 		}
 	}

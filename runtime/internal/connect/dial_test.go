@@ -2,6 +2,7 @@ package connect
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -134,4 +136,32 @@ func TestDial_NoAddress(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, dial(ctx), context.Canceled)
+}
+
+// TestDial_AnUntrustedAddress shows that the certificate of a server which is not trusted is what a client says of a name, also if another address
+// of the name refuses.
+func TestDial_AnUntrustedAddress(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	port := portOf(t, server.Listener.Addr().String())
+	refuses, alive := [4]byte{127, 0, 0, 2}, [4]byte{127, 0, 0, 1}
+	for _, order := range [][][4]byte{{refuses, alive}, {alive, refuses}, {refuses, alive, refuses}} {
+		at, err := options().address("rediss://redis.example.com:" + port)
+		require.NoError(t, err)
+		d := &at.option.Dialer
+		d.Timeout = time.Minute
+		d.Resolver = resolver(t, order...)
+		d.ControlContext = func(_ context.Context, _, addr string, _ syscall.RawConn) error {
+			if strings.HasPrefix(addr, "127.0.0.2:") {
+				return syscall.ECONNREFUSED
+			}
+			return nil
+		}
+		_, err = at.option.DialCtxFn(t.Context(), "redis.example.com:"+port, d, at.option.TLSConfig)
+		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+		require.True(t, untrusted, "%v: %v", order, err)
+	}
 }
