@@ -222,6 +222,39 @@ func TestReplicas_TheMasterBecomesAReplica(t *testing.T) {
 	gone(t, master, "k")
 }
 
+var failedWaits = regexp.MustCompile(`cmdstat_wait:.*failed_calls=[1-9]`)
+
+// TestReplicas_ReplicaBeforeTheWait has the master become a replica between a grant and the question for replicas. A call that waits goes on.
+func TestReplicas_ReplicaBeforeTheWait(t *testing.T) {
+	t.Parallel()
+	master, replicas := replicated(t, 1)
+	proxy := redistest.Proxy(t, master.Addr())
+	c := clientOf(t, proxy.URL(), lockrt.Options{Replicas: 1})
+	var once sync.Once
+	replica := make(chan struct{})
+	proxy.OnRequest(func(cmd []string) {
+		if redistest.Command("WAIT")(cmd) {
+			once.Do(func() {
+				until(t, "the server has granted the lock", func() bool { return number(t, master, "EXISTS", "k") == 1 })
+				master.Do("REPLICAOF", "127.0.0.1", "1")
+				close(replica)
+			})
+		}
+	})
+	later := lockLater(patient(t), c.Mutex("k"))
+	receive(t, replica, "the end of the master")
+	until(t, "the server is asked for replicas", func() bool {
+		stats, err := master.Do("INFO", "commandstats").ToString()
+		return err == nil && failedWaits.MatchString(stats)
+	})
+	master.Do("REPLICAOF", "NO", "ONE")
+	online(t, master, len(replicas))
+	got := receive(t, later, "the lock")
+	require.NoError(t, got.err)
+	require.NoError(t, got.lease.Unlock(t.Context()))
+	gone(t, master, "k")
+}
+
 // TestReplicas_LostReplies loses the reply to a grant, to the question for replicas, or both with their connection.
 func TestReplicas_LostReplies(t *testing.T) {
 	t.Parallel()

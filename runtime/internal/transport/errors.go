@@ -45,10 +45,10 @@ func denied(text string) bool {
 }
 
 // transient are the first words of the errors of a server that go away by themselves. A server with as many connections as it accepts says so to a new
-// one; it says UNBLOCKED to a request that waits for replicas when it becomes one itself.
+// one; it says UNBLOCKED to a request that waits for replicas when it becomes one itself, and that WAIT cannot be used if it has just become one.
 var transient = []string{
 	"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM",
-	"UNBLOCKED", crowded,
+	"UNBLOCKED", "WAIT cannot be used with", crowded,
 }
 
 // crowded is how the reply of a server begins that accepts no more connections.

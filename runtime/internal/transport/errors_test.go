@@ -55,7 +55,10 @@ func TestErrors(t *testing.T) {
 		"too few replicas":           {err: &replicaError{got: 1, want: 2}, passing: true},
 		"replicas, WAIT denied":      {err: &replicaError{want: 2, err: replied("NOPERM no 'wait' command")}, begun: true, denied: true},
 		"replicas, it becomes one":   {err: &replicaError{want: 2, err: replied("UNBLOCKED force unblock from blocking operation")}, passing: true, unavailable: true},
-		"replicas, no answer":        {err: &replicaError{want: 2, err: io.EOF}, passing: true},
+		"replicas, it has become one": {
+			err: &replicaError{want: 2, err: replied("ERR WAIT cannot be used with replica instances.")}, passing: true, unavailable: true,
+		},
+		"replicas, no answer": {err: &replicaError{want: 2, err: io.EOF}, passing: true},
 	} {
 		require.Equal(t, c.passing, Passing(c.err), "%s: passing", name)
 		require.Equal(t, c.unknown, Unknown(c.err), "%s: unknown", name)
