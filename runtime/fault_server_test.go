@@ -610,6 +610,32 @@ func TestFault_TooManyConnections(t *testing.T) {
 	require.NoError(t, got.lease.Unlock(t.Context()))
 }
 
+// TestFault_SubscribesAfterAScript has a server run a long script when a client connects again. rueidis shows the reply that it is busy, to the SELECT of a
+// new connection, to each request over that.
+func TestFault_SubscribesAfterAScript(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	log := &logbook{lines: make(chan string, 1000)}
+	holder := clientOf(t, server.URL()+"/1", lockrt.Options{})
+	waiter := clientOf(t, proxy.URL()+"/1", lockrt.Options{OpTimeout: unhurried, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	held, err := holder.Mutex("k").Lock(patient(t), lockrt.WithWatchdog(patience))
+	require.NoError(t, err)
+	next := lockLater(patient(t), waiter.Mutex("k"))
+	until(t, "both clients subscribe", func() bool { return channels(t, server) == 2 })
+
+	end := occupied(t, server)
+	proxy.Cut()
+	for !strings.Contains(receive(t, log.lines, "the log to say that the waiter is refused"), "subscribing failed") {
+	}
+	end()
+	until(t, "both clients subscribe again", func() bool { return channels(t, server) == 2 })
+	require.NoError(t, held.Unlock(t.Context()))
+	got := receive(t, next, "the lock")
+	require.NoError(t, got.err)
+	require.NoError(t, got.lease.Unlock(t.Context()))
+}
+
 // TestFault_RefusesToChangeNumbers: a method that changes a number fails with ErrUnavailable, as Lock does, while the server accepts no writes.
 func TestFault_RefusesToChangeNumbers(t *testing.T) {
 	t.Parallel()

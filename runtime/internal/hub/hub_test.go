@@ -489,3 +489,20 @@ func TestHub_RefusedChannelsKeepTheConnection(t *testing.T) {
 		require.Equal(t, []Event{{Subscribed: true}, {Payload: "1"}}, b.heard())
 	})
 }
+
+// A connection that never was one can refuse all for good, as a server did when it was made. It is replaced.
+func TestHub_RefusedChannelsOfABrokenConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{}
+		n.refuse(fmt.Errorf("%w: busy", ErrRefused))
+		h := newHub(n)
+		defer h.Close()
+		l := h.Listen("x", func(Event) {})
+		synctest.Wait()
+		n.breaks(0)
+		synctest.Wait()
+		require.Equal(t, 1, n.connections(), "since then")
+		n.refuse(nil)
+		<-l.Ready()
+	})
+}

@@ -227,11 +227,9 @@ func (l *lane) serve(conn Conn, broken <-chan error) (well bool) {
 				return lasted()
 			}
 		}
+		poke := l.poke
 		if refused { // other channels wait as long
-			if !l.sleep(h.backoff(refusals), l.replace) {
-				return lasted()
-			}
-			continue
+			recheck, poke = h.backoff(refusals), nil
 		}
 		timer.Reset(recheck)
 		select {
@@ -249,7 +247,7 @@ func (l *lane) serve(conn Conn, broken <-chan error) (well bool) {
 			return lasted()
 		case <-l.replace:
 			return true
-		case <-l.poke:
+		case <-poke:
 		case <-timer.C:
 		}
 	}
