@@ -196,10 +196,11 @@ func (at address) named(uuid string, o Options) rueidis.ClientOption {
 	return option
 }
 
-// dial is rueidis.NewClient until ctx ends, also for a server that does not permit names of connections.
+// dial is rueidis.NewClient until ctx ends, also for a server that does not permit names of connections. A reply of one that is busy says
+// nothing about names.
 func dial(ctx context.Context, option rueidis.ClientOption) (rueidis.Client, error) {
 	rc, err := dialOnce(ctx, option)
-	if said, ok := transport.Replied(err); ok && option.ClientName != "" && !strings.HasPrefix(said.Error(), "WRONGPASS") {
+	if said, ok := transport.Replied(err); ok && option.ClientName != "" && !strings.HasPrefix(said.Error(), "WRONGPASS") && !transport.Passing(err) {
 		option.ClientName, option.Sentinel.ClientName = "", ""
 		return dialOnce(ctx, option)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"strconv"
@@ -196,5 +197,43 @@ func TestOpen_Cluster(t *testing.T) {
 		defer conn.Redis.Close()
 		require.Equal(t, string(variant), conn.UUID[19:20])
 		require.Equal(t, variant == '9', conn.Publish() == protocol.PublishSharded)
+	}
+}
+
+// TestDial_KeepsTheName shows that a server which is busy with a script when a client connects does not cost the client its name.
+func TestDial_KeepsTheName(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, redistest.WithConfig("lua-time-limit", "1"))
+	script, ended := server.NewClient(), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = script.Do(context.Background(), script.B().Eval().Script("while true do end").Numkeys(0).Build())
+	}()
+	require.Eventually(t, func() bool {
+		_, err := server.Try("GET", "k")
+		return err != nil
+	}, time.Minute, time.Millisecond, "it is busy")
+	at, err := options().address(server.URL() + "/1")
+	require.NoError(t, err)
+	first, plain := true, at.option.DialCtxFn
+	at.option.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config) (net.Conn, error) {
+		if !first {
+			_, _ = server.Try("SCRIPT", "KILL")
+			<-ended
+		}
+		first = false
+		return plain(ctx, addr, d, secure)
+	}
+	for {
+		rc, err := dial(t.Context(), at.named("uuid", options()))
+		if err != nil {
+			require.ErrorContains(t, err, "BUSY")
+			continue
+		}
+		name, err := rc.Do(t.Context(), rc.B().ClientGetname().Build()).ToString()
+		rc.Close()
+		require.NoError(t, err)
+		require.Contains(t, name, "lockgen:uuid")
+		return
 	}
 }
