@@ -71,6 +71,27 @@ func TestRedLock_WhoRefusedIsAskedAgain(t *testing.T) {
 	}
 }
 
+// A server that refuses, and refuses again when it is asked again, is asked until it grants its part.
+func TestRedLock_WhoRefusesAgainIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	m := redLock(t, all, key, lockrt.Options{})
+	again := make(chan struct{})
+	var questions atomic.Int32
+	end := taken(t, all[2:], key)
+	all[2].proxy.OnRequest(func(cmd []string) {
+		if asks(cmd) && questions.Add(1) == 4 {
+			close(again)
+		}
+	})
+	lease := ok(t)(m.Lock(patient(t)))
+	receive(t, again, "more questions after a refusal of the second one")
+	end()
+	parts(t, lease, 3)
+	free(t, lease)
+	freeAgain(t, all, key)
+}
+
 // The late grant of a server that was asked again is released if the lease is over by then.
 func TestRedLock_WhoIsAskedAgainInVainIsToldSo(t *testing.T) {
 	t.Parallel()
