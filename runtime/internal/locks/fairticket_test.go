@@ -279,3 +279,144 @@ func TestFairMutex_WhatIsLostByTimeIsGivenBack(t *testing.T) {
 		require.Eventually(t, func() bool { return !inRedis(r, t) }, 10*time.Second, time.Millisecond, name)
 	}
 }
+
+// Redis grants the lock to the ticket of a waiter that has, or had, the grant of the ticket before it: that grant is lost, and the lock is free.
+func TestFairTicket_AGrantOfItsOwnEndsTheOneThatItFollowsIn(t *testing.T) {
+	t.Parallel()
+	for name, grants := range map[string]func(r *policy.Fair, tk *policy.FairTicket, op *resource.AcquireOp){
+		"by the answer to a request": func(r *policy.Fair, _ *policy.FairTicket, op *resource.AcquireOp) {
+			r.Settle(op, time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil)
+		},
+		"by a message": func(_ *policy.Fair, tk *policy.FairTicket, _ *resource.AcquireOp) {
+			tk.Handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := testedFair(t)
+			a, b := enters(r, t), enters(r, t)
+			op, l := request(b), b.Own.Waiter.For.Lease
+			b.Asking = 1
+			b.To(engine.TicketAsking)
+			g := have(r, a, b)
+			require.NoError(t, g.Unlock(a.Own.Waiter.For.Lease))
+			require.Same(t, g, b.Granted())
+			redistest.Shared(t).Do("HSET", r.Key, r.Owner(&b.Ticket), "1")
+			grants(r, b, op)
+			require.Eventually(t, func() bool { return l.Core().Ended() != nil && !inRedis(r, t) }, 10*time.Second, time.Millisecond, "nobody has the lock of %s", name)
+			require.ErrorIs(t, l.Core().Ended(), watchdog.ErrRefused)
+			require.ErrorIs(t, g.Unlock(l), failure.ErrLost)
+		})
+	}
+}
+
+// A ticket was handed the lock during a request, which is refused later, by the clock of the server: its holder does not wait for a renewal to
+// learn that it has lost the lock.
+func TestFairTicket_ARefusalAfterTheHandOverIsBelieved(t *testing.T) {
+	t.Parallel()
+	r := testedFair(t)
+	tk := enters(r, t)
+	l, op := tk.Own.Waiter.For.Lease, request(tk)
+	r.Mu.Lock()
+	tk.Asking = 1
+	tk.To(engine.TicketAsking)
+	r.Mu.Unlock()
+	redistest.Shared(t).Do("HSET", r.Key, r.Owner(&tk.Ticket), "1") // so that a renewal does not fail
+	at := time.Now().Truncate(time.Second)
+	tk.Handed(protocol.Message{Number: tk.Number, Granted: at})
+	g := tk.Granted()
+	require.NotNil(t, g)
+	r.Settle(op, time.Now(), protocol.Verdict{Wait: 1000, At: at.Add(time.Millisecond)}, false, nil)
+	require.Eventually(t, func() bool { return l.Core().Ended() != nil }, 10*time.Second, time.Millisecond)
+	require.ErrorIs(t, l.Core().Ended(), watchdog.ErrRefused)
+	require.ErrorIs(t, g.Unlock(l), failure.ErrLost)
+}
+
+// A grant is not passed on while the leases of the grant before it, which it shows to be lost, have not ended.
+func TestFairTicket_WhatCameTooEarlyIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	r := testedFair(t)
+	old, next, after := enters(r, t), enters(r, t), enters(r, t)
+	have(r, old)
+	r.Mu.Lock()
+	next.Behind = []uint64{after.Number}
+	after.Standing = true
+	after.To(engine.TicketQueued)
+	next.To(engine.TicketAsking)
+	g := r.Promote(trace.Granted, &next.Ticket, next.Own.Waiter, time.Now(), next.TTL)
+	early, _ := r.Next(g)
+	r.Mu.Unlock()
+	require.Nil(t, early, "it would hold the lock beside the holder of the lost grant")
+
+	ended := func() bool {
+		r.Mu.Lock()
+		defer r.Mu.Unlock()
+		return g.Rare().Early == nil
+	}
+	require.Eventually(t, ended, 10*time.Second, time.Millisecond)
+	require.ErrorIs(t, old.Own.Waiter.For.Lease.Core().Ended(), watchdog.ErrRefused)
+	require.NoError(t, g.Unlock(next.Own.Waiter.For.Lease))
+	require.Same(t, g, after.Granted())
+	_ = g.Unlock(after.Own.Waiter.For.Lease) // Redis does not have it
+}
+
+// The tickets that follow in a grant stand in the queue of Redis until the release of the grant names them. They are forgotten after that
+// release, and withdrawn where there is none.
+func TestFairTicket_WhoFollowedLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		state engine.TicketState
+		ends  func(t *testing.T, r *policy.Fair, g *resource.Grant, l *leases.Lease)
+	}{
+		"by the release": {engine.TicketDone, func(t *testing.T, r *policy.Fair, g *resource.Grant, l *leases.Lease) {
+			redistest.Shared(t).Do("HSET", r.Key, r.Owner(g.Ticket), "1")
+			require.NoError(t, g.Unlock(l))
+		}},
+		"after a release that has failed": {engine.TicketWithdrawing, func(t *testing.T, r *policy.Fair, g *resource.Grant, l *leases.Lease) {
+			r.Mu.Lock()
+			g.Ticket.OutcomeUnknown = true
+			r.Mu.Unlock()
+			redistest.Shared(t).Do("SET", r.Key, "of another type")
+			require.Error(t, g.Unlock(l))
+		}},
+		"after the loss of the grant": {engine.TicketWithdrawing, func(t *testing.T, r *policy.Fair, g *resource.Grant, l *leases.Lease) {
+			r.Client.Watchdog.Lose(&g.Guard, watchdog.ErrRefused)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := testedFair(t)
+			a, b := enters(r, t), enters(r, t)
+			b.Standing = true
+			b.To(engine.TicketQueued)
+			g := have(r, a, b)
+			require.NoError(t, g.Unlock(a.Own.Waiter.For.Lease))
+			require.Same(t, g, b.Granted())
+			l := b.Own.Waiter.For.Lease
+			test.ends(t, r, g, l)
+			require.Equal(t, test.state, stateOf(&b.Ticket))
+			require.Eventually(t, func() bool { return !knows(r.Client, b.Number) }, 10*time.Second, time.Millisecond)
+			redistest.Shared(t).Do("DEL", r.Key)
+			_ = g.Unlock(l) // if it is not unlocked yet
+		})
+	}
+}
+
+// The queue in Redis is gone, as the answer to one waiter says: the others ask again.
+func TestFairTicket_WhoseQueueIsGoneAsksAgain(t *testing.T) {
+	t.Parallel()
+	r := testedFair(t)
+	tk, other := enters(r, t), enters(r, t)
+	op, w := request(tk), other.Own.Waiter
+	r.Mu.Lock()
+	tk.Asking, other.Standing = 1, true
+	tk.To(engine.TicketAsking)
+	other.To(engine.TicketQueued)
+	r.Mu.Unlock()
+	r.Settle(op, time.Now(), protocol.Verdict{Wait: 1000, At: time.Now(), Unplaced: true}, false, nil)
+	ev, ok := w.NextEvent()
+	require.True(t, ok, "it waits for nothing")
+	require.Equal(t, engine.Reason, ev.Kind)
+	r.Leave(tk.Own.Waiter)
+	r.Leave(w)
+}
