@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -85,6 +86,130 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 			require.Nil(t, r.Grant)
 			require.Equal(t, forced, again.UnclaimedGrant)
 		})
+	}
+}
+
+// A release that should leave the key to the next goroutine of this process grants it nothing without the fencing token that it wants, when
+// it has failed, or when the key was not there to be released: the ticket asks at once.
+func TestResource_AsksAfterAReleaseThatLeftItNothing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fenced  bool
+		outcome protocol.Outcome
+		err     error
+		want    engine.EventKind
+	}{
+		"no token":  {fenced: true, outcome: protocol.Kept, want: engine.Turn},
+		"not ours":  {outcome: protocol.NotOurs, want: engine.Turn},
+		"failed":    {outcome: protocol.Freed, err: errors.New("the connection broke"), want: engine.Turn},
+		"passed on": {outcome: protocol.PassedOn, want: engine.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := new(resource.Client)
+			c.MakeChannels()
+			r := policy.NewMutex(c, "k")
+			terms := engine.Terms{TTL: 30 * time.Second, Renew: true, Fenced: test.fenced}
+			w := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, context.Background()), &leases.Config{Wait: leases.UntilDone, Terms: terms})
+			r.Queue.Push(w)
+			r.Mu.Lock()
+			defer r.Mu.Unlock()
+			again := r.TicketFor(terms)
+			again.Standing = true
+			again.To(engine.TicketQueued)
+			done := resource.Released{Released: protocol.Released{Outcome: test.outcome, At: time.Now()}, Sent: core.Now()}
+			r.Resume(&resource.ReleaseOp{Again: again, Terms: terms}, done, test.err)
+			ev, ok := w.NextEvent()
+			require.True(t, ok)
+			require.Equal(t, test.want, ev.Kind)
+			require.Nil(t, r.Grant)
+		})
+	}
+}
+
+// A key is handed over while a request for it is under way, and unlocked before the answer comes: the release waits for the answer, or the
+// request could take the key again.
+func TestResource_AReleaseWaitsForTheRequestOfItsTicket(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	r, w, tk, op := (&stateTest{t, c}).mutex("k")
+	request, l := op(), w.For.Lease
+	redistest.Shared(t).Do("HSET", r.Key, c.base.Wire.Owner(tk.Number), "1")
+	tk.Handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
+	require.Equal(t, engine.TicketGranted, stateOf(tk))
+	done := make(chan error, 1)
+	go func() { done <- l.Core().Grant.Unlock(l) }()
+	waits := func() bool {
+		r.Mu.Lock()
+		defer r.Mu.Unlock()
+		return tk.Rare().Pending != nil
+	}
+	require.Eventually(t, waits, 10*time.Second, time.Millisecond, "it was sent before the answer")
+	has := func() bool {
+		n, err := redistest.Shared(t).Do("EXISTS", r.Key).AsInt64()
+		require.NoError(t, err)
+		return n == 1
+	}
+	require.True(t, has())
+	r.Settle(request, time.Now(), protocol.Verdict{Wait: protocol.Granted}, false, nil) // once more
+	r.Quit()                                                                            // as the request does when it is answered
+	require.NoError(t, <-done)
+	require.False(t, has())
+}
+
+// A call that gets a key that lingers has it for as long as its own options say: the renewal ends, and then the lease.
+func TestMutex_WhatLingersIsBoundByTheNextCall(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	c.base.Settings.Linger = 30 * time.Minute
+	c.base.Hear()
+	require.Eventually(t, c.base.Heard, 20*time.Second, time.Millisecond)
+	m := c.Mutex(redistest.Key(t, "k"), leases.WithWatchdog(500*time.Millisecond))
+	first, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, first.Unlock(t.Context()))
+	bound, err := m.Lock(t.Context(), leases.WithMaxHold(time.Millisecond)) // without a request, unless the machine stood still
+	require.NoError(t, err)
+	select {
+	case <-bound.Context().Done():
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "it is renewed without end")
+	}
+	require.ErrorIs(t, bound.Unlock(t.Context()), failure.ErrLost)
+}
+
+// A reader joins no grant of another reader that was extended for that one alone, or after which others wait.
+func TestRWMutex_AReaderDoesNotJoinEachGrant(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	for name, test := range map[string]struct {
+		before func(l *leases.Lease, g *resource.Grant)
+		joins  bool
+	}{
+		"as it is": {func(*leases.Lease, *resource.Grant) {}, true},
+		"extended": {func(l *leases.Lease, _ *resource.Grant) { require.NoError(t, l.Extend(t.Context(), time.Hour)) }, false},
+		"others wait": {func(_ *leases.Lease, g *resource.Grant) {
+			g.Resource().Mu.Lock()
+			defer g.Resource().Mu.Unlock()
+			g.Ticket.OthersWait = true
+		}, false},
+	} {
+		m := c.RWMutex(redistest.Key(t, name))
+		first, err := m.RLock(t.Context())
+		require.NoError(t, err)
+		g := first.Core().Grant.(*resource.Grant) //nolint:forcetypeassert // of a read-write lock
+		test.before(first, g)
+		second, err := m.RLock(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, test.joins, second.Core().Grant == leases.Grant(g), name)
+		require.NoError(t, second.Unlock(t.Context()))
+		require.NoError(t, first.Unlock(t.Context()))
 	}
 }
 
