@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/policy"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
@@ -157,6 +159,52 @@ func TestResource_AReleaseWaitsForTheRequestOfItsTicket(t *testing.T) {
 	r.Quit()                                                                            // as the request does when it is answered
 	require.NoError(t, <-done)
 	require.False(t, has())
+}
+
+// A ticket that stood in the wait queue is withdrawn when the server refuses its release for good: the ticket may be handed the key still.
+func TestResource_ARefusedReleaseOfOneInLineIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	for standing, want := range map[bool]engine.TicketState{true: engine.TicketWithdrawing, false: engine.TicketDone} {
+		c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		r, w, tk, _ := (&stateTest{t, c}).mutex(strconv.FormatBool(standing))
+		redistest.Shared(t).Do("SET", r.Key, "no list")
+		refused := c.Redis().Do(t.Context(), c.Redis().B().Llen().Key(r.Key).Build()).Error()
+		require.Error(t, refused)
+		redistest.Shared(t).Do("DEL", r.Key)
+		r.Mu.Lock()
+		tk.Standing = standing
+		tk.To(engine.TicketAsking)
+		release := r.EndGrant(r.Promote(trace.Granted, tk, w, time.Now(), tk.TTL))
+		r.Mu.Unlock()
+		release.Answered(time.Now(), protocol.Answer{}, false, refused)
+		require.ErrorIs(t, release.Outcome(nil), failure.ErrWrongType)
+		require.Equal(t, want, stateOf(tk))
+	}
+}
+
+// A lease that the clock has ended, when its holder asked, is lost, also where the watchdog does not know it yet, and Redis has the key still:
+// Unlock says so, and frees the key.
+func TestUnlock_TellsOfALossByTheClock(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	for kind, of := range map[string]func(key string) Locker{
+		core.KindMutex: func(key string) Locker { return c.Mutex(key) },
+		core.KindFair:  func(key string) Locker { return c.FairMutex(key) },
+		core.KindWrite: func(key string) Locker { return c.RWMutex(key) },
+	} {
+		key := redistest.Key(t, kind)
+		l, err := of(key).Lock(t.Context())
+		require.NoError(t, err)
+		l.Core().End(failure.Lost(watchdog.ErrElapsed)) // as Err does
+		require.ErrorIs(t, l.Unlock(t.Context()), failure.ErrLost, kind)
+		n, err := redistest.Shared(t).Do("EXISTS", key).AsInt64()
+		require.NoError(t, err)
+		require.Zero(t, n, kind)
+	}
 }
 
 // A call that gets a key that lingers has it for as long as its own options say: the renewal ends, and then the lease.
