@@ -207,6 +207,25 @@ func TestUnlock_TellsOfALossByTheClock(t *testing.T) {
 	}
 }
 
+// A call under a lease that the clock has ended does not enter its grant, which Redis may have still.
+func TestRWMutex_NoCallEntersALeaseThatHasEnded(t *testing.T) {
+	t.Parallel()
+	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	m := c.RWMutex(redistest.Key(t, "k"))
+	l, err := m.Lock(t.Context())
+	require.NoError(t, err)
+	under := context.WithoutCancel(l.Context())
+	again, err := m.TryLock(under)
+	require.NoError(t, err)
+	require.NoError(t, again.Unlock(under))
+	l.Core().End(failure.Lost(watchdog.ErrElapsed)) // as Err does
+	_, err = m.TryLock(under)
+	require.ErrorIs(t, err, failure.ErrNotAcquired)
+	_ = l.Unlock(under)
+}
+
 // A call that gets a key that lingers has it for as long as its own options say: the renewal ends, and then the lease.
 func TestMutex_WhatLingersIsBoundByTheNextCall(t *testing.T) {
 	t.Parallel()
