@@ -159,8 +159,8 @@ func (c *Client) Each(list []*engine.Withdrawal, release func(owner string) prot
 	return withdrawn(err)
 }
 
-// Release sends a release of one ticket, and again if the answer is late. It returns what the release did, as far as
-// the client knows.
+// Release sends a release of one ticket, and again if the answer is late. It returns what the request did that was answered first, and
+// whether there was another one, which may have done more.
 func (c *Client) Release(cmd protocol.Command, aside bool) (outcome protocol.Outcome, again bool, err error) {
 	run := c.Net.Run
 	if aside {
@@ -168,11 +168,7 @@ func (c *Client) Release(cmd protocol.Command, aside bool) (outcome protocol.Out
 	}
 	reply, again := c.Net.RunInTime(run, cmd)
 	done, err := reply.Int()
-	outcome = protocol.Outcome(done)
-	if outcome == protocol.NotOurs && again {
-		outcome = protocol.Freed // perhaps by the request without an answer
-	}
-	return outcome, again, err
+	return protocol.Outcome(done), again, err
 }
 
 // PassOn calls pass in a moment, if a release left the lock free for a waiter that does not listen: it goes to the next one then, if
