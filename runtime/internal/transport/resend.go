@@ -203,7 +203,8 @@ func (x *timely) await() (reply Reply, again bool) {
 		err := got.result.NonRedisError()
 		l.mu.Lock()
 		sent := x.sent
-		again = sent > 1 || x.net.Resent() != x.resends
+		resent := x.net.Resent() != x.resends
+		again = sent > 1 || resent
 		nothing = nothing || got.first && err == nil && again && x.round && !tookSome(got.Reply)
 		last := answered == sent
 		if Unknown(err) {
@@ -223,7 +224,7 @@ func (x *timely) await() (reply Reply, again bool) {
 			case err != nil && !errors.Is(err, rueidis.ErrClosing) && doubt.result.NonRedisError() != nil: // the last one may not have been sent
 				reply = doubt
 			case err != nil && last && !Unknown(err) && doubt.result.NonRedisError() == nil && !nothing:
-				again = false // none was sent
+				again = resent // none was sent, or the client of a cluster has sent one that broke before the last one
 			}
 			if last {
 				x.recycle()

@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	stdnet "net"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -298,6 +299,34 @@ func TestRunRoundInTime_InACluster(t *testing.T) {
 				_, again := net.RunGrantInTime(round(3), nil)
 				require.True(t, again, "the client of the cluster has sent it again")
 			}
+		})
+	}
+}
+
+// TestRunInTime_InACluster has the client of a cluster send a command again by itself, which fails: the first master may have run it, although
+// the second one was never sent.
+func TestRunInTime_InACluster(t *testing.T) {
+	t.Parallel()
+	for name, fails := range map[string]error{
+		"refused": &stdnet.OpError{Op: "dial", Err: syscall.ECONNREFUSED},
+		"closed":  rueidis.ErrClosing,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rc := &transporttest.Moving{Client: redistest.NewClient(t, redistest.Shared(t).Addr())}
+			u := alone{&fake{rechecks: make(chan func(string) bool, 100)}}
+			process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+			net := New(Config{Client: rc, UUID: process.UUID, User: u, OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+			t.Cleanup(net.Unlisten)
+			latch := process.Latch(redistest.Key(t, "l"))
+			require.NoError(t, net.Ask(latch.Count()).Err()) // loads the scripts, and learns who has the slots
+			net.pace.took.Store(int64(time.Hour))            // a late command is sent again, too, and a busy machine is late
+
+			net.over.Store(name == "closed") // else the connection is taken for one to the old master
+			rc.Breaks, rc.Then = redistest.Command("EVALSHA"), fails
+			reply, again := net.RunInTime(nil, latch.Start(protocol.Request{Number: 1, Oldest: 1, Keep: time.Minute}, 1))
+			require.ErrorIs(t, reply.Err(), fails)
+			require.True(t, again)
 		})
 	}
 }

@@ -16,6 +16,7 @@ type Moving struct {
 	rueidis.Client
 
 	Breaks func(cmd []string) bool // or nil
+	Then   error                   // of each script after that, or nil
 	moved  bool
 }
 
@@ -26,7 +27,18 @@ func (c *Moving) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisRes
 		c.Breaks, c.moved = nil, true
 		return rueidis.NewErrorResult(io.EOF)
 	}
+	if err := c.then(cmd); err != nil {
+		return rueidis.NewErrorResult(err)
+	}
 	return c.Client.Do(ctx, cmd)
+}
+
+// then returns the error of a command for the second master.
+func (c *Moving) then(cmd rueidis.Completed) error {
+	if c.moved && cmd.Commands()[0] == "EVALSHA" {
+		return c.Then
+	}
+	return nil
 }
 
 func (c *Moving) Nodes() map[string]rueidis.Client {
@@ -47,6 +59,9 @@ func (m master) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResu
 			first = 2
 		}
 		cmd = m.B().Eval().Script(fmt.Sprintf("return {{0, 16383, {'10.0.0.%d', 1, 'id'}}}", first)).Numkeys(0).Build()
+	}
+	if err := m.of.then(cmd); err != nil {
+		return rueidis.NewErrorResult(err)
 	}
 	return m.Client.Do(ctx, cmd)
 }
