@@ -52,7 +52,7 @@ func run(ctx context.Context, o *options) int {
 	}
 
 	signals := make(chan os.Signal, 32)
-	signal.Notify(signals, ending...)
+	signal.Notify(signals, heeded(ending)...)
 	defer signal.Stop(signals)
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -101,6 +101,11 @@ func run(ctx context.Context, o *options) int {
 		_ = o.fail(exitNoRedis, err) // the lock expires by itself
 	}
 	return code
+}
+
+// heeded returns the signals without those that lockctl was started to ignore, as by nohup. The command then ignores them, too.
+func heeded(signals []os.Signal) []os.Signal {
+	return slices.DeleteFunc(slices.Clone(signals), signal.Ignored)
 }
 
 func btoi(b bool) int {
@@ -177,7 +182,7 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 	if g.ctx.Err() != nil {
 		return exitLost, true
 	}
-	signal.Notify(signals, passedOn...) // before the command starts: a signal to lockctl alone would let it go on without renewals
+	signal.Notify(signals, heeded(passedOn)...) // before the command starts: a signal to lockctl alone would let it go on without renewals
 	started, stops, ended := make(chan error, 1), make(chan syscall.Signal), make(chan int, 1)
 	go func() {
 		runtime.LockOSThread() // the command would die with the thread that started it

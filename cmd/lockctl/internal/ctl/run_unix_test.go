@@ -123,10 +123,23 @@ func TestForce_HolderThatStandsStill(t *testing.T) {
 func TestRun_PassesSignalsOn(t *testing.T) {
 	t.Parallel()
 	p := start(t, "lockctl", redistest.Server(t).URL(), "", "run", "k", "--", "sh", "-c",
-		`trap 'echo hup' HUP; trap 'echo term; exit 5' TERM; echo up $$; while :; do sleep 0.1; done`)
+		`trap 'echo usr1' USR1; trap 'echo term; exit 5' TERM; echo up $$; while :; do sleep 0.1; done`)
 	pidOf(t, p)
-	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	p.says(t, "hup")
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGUSR1))
+	p.says(t, "usr1")
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	p.says(t, "term")
+	require.Equal(t, 5, p.ended(t))
+}
+
+// TestRun_IgnoredSignals shows that run under nohup, which ignores SIGHUP, does not pass it on, and that the command ignores it, too.
+func TestRun_IgnoredSignals(t *testing.T) {
+	t.Parallel()
+	p := start(t, "lockctl", redistest.Server(t).URL(), "", "run", "outer", "--", "sh", "-c",
+		`trap '' HUP; exec "$LOCKCTL" run k -- sh -c 'trap "echo term; exit 5" TERM; echo up $$; kill -HUP $$; echo on; while :; do sleep 0.1; done'`)
+	pidOf(t, p)
+	p.says(t, "on")
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP)) // which the outer one passes on
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	p.says(t, "term")
 	require.Equal(t, 5, p.ended(t))
