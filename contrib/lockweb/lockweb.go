@@ -222,9 +222,10 @@ func (p *Page) survey(ctx context.Context) (*survey.World, error) {
 		}, s)
 	}
 	if slices.ContainsFunc(circlesOf(world), ofPermits) {
+		counted := map[string]bool{} // by site
 		for i, c := range p.clients {
-			if c.Redis() != nil && slices.Index(sites, sites[i]) == i {
-				world.CountPermits(ctx, c.Redis(), sites[i], asking/6)
+			if c.Redis() != nil && !counted[sites[i]] {
+				counted[sites[i]] = world.CountPermits(ctx, c.Redis(), sites[i], asking/6)
 			}
 		}
 	}

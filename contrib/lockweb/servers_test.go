@@ -158,3 +158,27 @@ func TestForce_OfTwoServers(t *testing.T) {
 		require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
 	}
 }
+
+// TestPage_DeadlockBesideAClosedClient shows the deadlock of calls that have all permits although another client of their server is closed.
+func TestPage_DeadlockBesideAClosedClient(t *testing.T) {
+	t.Parallel()
+	closed, c := open(t, lockrt.Options{}), open(t, lockrt.Options{DeadlockAfter: -1})
+	require.NoError(t, closed.Close())
+	s, m := c.PermitSemaphore(redistest.Key(t, "s"), 1), c.Mutex(redistest.Key(t, "m"))
+	permit, err := s.Acquire(t.Context())
+	require.NoError(t, err)
+	hasM := hold(t, m)
+	wait(t, c, permit.Context(), m)
+	before := c.Stats().Waiting
+	ctx, cancel := context.WithCancel(hasM.Context())
+	got := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx)
+		got <- err
+	}()
+	require.Eventually(t, func() bool { return c.Stats().Waiting > before && len(c.Snapshot().Waiting) > 1 }, time.Minute, time.Millisecond)
+	_, body := get(t, lockweb.Handler(closed, c), "")
+	require.Contains(t, body, "<h2>Deadlocks</h2>")
+	cancel()
+	require.ErrorIs(t, <-got, context.Canceled)
+}
