@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -74,6 +75,8 @@ func session(t *testing.T, url string, name string, args ...string) *terminal {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.Env = append(os.Environ(), "CTL_TEST_ROLE=lockctl", "REDIS_URL="+url, "JOBS="+filepath.Join(t.TempDir(), "jobs"), "LOCKCTL="+os.Args[0])
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	// The processes of the session do not ignore what the tests were started to ignore, as by nohup or in the background of a script.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGHUP)
 	require.NoError(t, cmd.Start()) // the terminal ends with this process, and they with it
 	s := &terminal{keys: keys, cmd: cmd, over: make(chan struct{})}
 	go func() {
