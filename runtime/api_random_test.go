@@ -156,8 +156,10 @@ func (w *world) live(t *testing.T, from uint64) {
 	}
 	w.each(t, "Shutdown", func(c *lockrt.Client) error { return c.Shutdown(t.Context()) })
 	require.Empty(t, w.wrong)
-	for _, s := range w.masters() {
-		w.cleared(t, s)
+	if w.weather == calm || !w.weather.lasting() {
+		for _, s := range w.servers {
+			w.cleared(t, s)
+		}
 	}
 	if w.weather.lasting() {
 		w.complete(t)
@@ -194,11 +196,11 @@ func (w *world) open(t *testing.T, r *rand.Rand) {
 				Hooks: looking(&first), Watchdog: time.Minute, OpTimeout: unhurried,
 				DeadlockAfter: 30 * time.Millisecond, BreakDeadlocks: r.IntN(2) == 0, Linger: time.Duration(r.IntN(2)) * 5 * time.Millisecond,
 			}
-			if w.weather != calm {
-				opts.OpTimeout = 500 * time.Millisecond
-			}
-			if !w.weather.lasting() {
-				opts.Watchdog = 300 * time.Millisecond
+			switch {
+			case !w.weather.lasting():
+				opts.Watchdog, opts.OpTimeout = 300*time.Millisecond, 500*time.Millisecond
+			case w.weather != calm:
+				opts.OpTimeout = 3 * time.Second // half of it is for copies of requests that are under way when the client is closed
 			}
 			url := p.URL()
 			if i == 0 && w.cluster != nil {
@@ -282,22 +284,15 @@ func (w *world) cleared(t *testing.T, server *redistest.RedisServer) {
 		require.NoError(t, err)
 		left = slices.DeleteFunc(keys, func(key string) bool {
 			return slices.ContainsFunc(stays, func(of string) bool { return strings.Contains(key, of) }) ||
-				w.weather != calm && (!w.weather.lasting() || strings.HasPrefix(key, "lockgen_leader:")) && number(t, server, "PTTL", key) != -1
+				w.weather != calm && number(t, server, "PTTL", key) != -1
 		})
 		return len(left) == 0
 	})
 }
 
-// masters returns the servers that have the keys.
-func (w *world) masters() []*redistest.RedisServer {
-	if w.cluster == nil {
-		return w.servers
-	}
-	return append(w.cluster.Nodes()[:3], w.servers[1:]...)
-}
-
-// complete returns when each permit has been given back. A release of a Semaphore may fail, as any call: then permits are missing, but never are
-// there too many.
+// complete returns when each permit has been given back, in calm weather. In another one a release of a Semaphore may fail, as any call, and a request
+// that was under way when its client was closed may still take a permit, or a key, for as long as a lease lasts: then permits are missing, but never
+// are there too many.
 func (w *world) complete(t *testing.T) {
 	t.Helper()
 	for i := range 3 {
@@ -312,11 +307,11 @@ func (w *world) complete(t *testing.T) {
 			}
 			return places
 		}
-		until(t, "all permits are free", func() bool { return of("permit") == places })
-		if free := of("sem"); w.weather == calm {
-			require.EqualValues(t, places, free)
-		} else {
-			require.LessOrEqual(t, free, int64(places))
+		for _, kind := range []string{"permit", "sem"} {
+			require.LessOrEqual(t, of(kind), int64(places))
+			if w.weather == calm {
+				until(t, "all permits are free", func() bool { return of(kind) == places })
+			}
 		}
 	}
 }
