@@ -115,14 +115,13 @@ func (l *Lease) end() monotonic.Time { return monotonic.Time(l.ends.Load()) }
 // update is the exception: it may end the key early, so a request that the server may have run before it confirms no
 // more than the shortest update gives. The caller holds Watchdog.mu.
 func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
-	lives := ttl
 	if x := l.extra.Load(); x != nil {
 		x.failing, x.looks = nil, 0
 		ttl = x.updates.worth(sent, ttl)
-		lives = ttl
-		if !x.bound.IsZero() {
-			lives = min(ttl, x.bound.Sub(sent))
-		}
+	}
+	lives := ttl
+	if bound := l.rare().bound; !bound.IsZero() {
+		lives = min(ttl, bound.Sub(sent))
 	}
 	l.trust(max(l.trusted(), sent.Add(lives-Margin(lives))), max(l.end(), sent.Add(lives)))
 	if !sent.Before(l.sent) {
