@@ -74,7 +74,7 @@ func parse(text string) (option rueidis.ClientOption, u *url.URL, said url.Value
 		return option, nil, nil, errNoURL
 	}
 	if option, err = rueidis.ParseURL(text); err != nil {
-		return option, nil, nil, err
+		return option, nil, nil, fmt.Errorf("%w: %w", failure.ErrBadOption, err)
 	}
 	if said, err = url.ParseQuery(u.RawQuery); err != nil || u.Opaque != "" {
 		return option, nil, nil, errNoURL

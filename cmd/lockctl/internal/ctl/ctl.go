@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -191,30 +190,18 @@ func (o *options) fail(code int, err error) int {
 
 // open connects. The caller closes the client.
 func (o *options) open(ctx context.Context, opts lockrt.Options) error {
-	if _, err := rueidis.ParseURL(o.url); errors.As(err, new(*url.Error)) || err != nil && misplaced(o.url) { // it may have the password
-		return &usageError{"-url: it is no URL; a password has to be percent-encoded"}
-	} else if err != nil {
-		return &usageError{fmt.Sprintf("-url: %v", err)}
-	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	opts.Name, opts.OpTimeout = "lockctl", o.timeout
 	c, err := lockrt.Open(ctx, o.url, opts)
 	if err != nil {
+		if text, url := strings.CutPrefix(err.Error(), "lockgen: open: "); url && errors.Is(err, lockrt.ErrBadOption) {
+			return &usageError{"-url: " + text}
+		}
 		return err
 	}
 	o.c, o.rc = c, c.Redis()
 	return nil
-}
-
-// misplaced reports whether a url has an @ behind the host, so that what stands before it may be the end of a password: a slash, a question mark or
-// a number sign in it, which is not percent-encoded, ends the host.
-func misplaced(text string) bool {
-	if _, host, ok := strings.Cut(text, "://"); ok {
-		text = host
-	}
-	end := strings.IndexAny(text, "/?#")
-	return end >= 0 && strings.Contains(text[end:], "@")
 }
 
 // with connects for f, which has the time limit of -timeout.
