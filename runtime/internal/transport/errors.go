@@ -48,11 +48,8 @@ func denied(text string) bool {
 // one; it says UNBLOCKED to a request that waits for replicas when it becomes one itself, and that WAIT cannot be used if it has just become one.
 var transient = []string{
 	"LOADING", "BUSY", "NOSCRIPT", "TRYAGAIN", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "MISCONF", "OOM",
-	"UNBLOCKED", "WAIT cannot be used with", crowded,
+	"UNBLOCKED", "WAIT cannot be used with", "max number of clients",
 }
-
-// crowded is how the reply of a server begins that accepts no more connections.
-const crowded = "max number of clients"
 
 // Refused returns the error of a request, or any other, as the one that callers test for.
 func Refused(err error) error {
@@ -120,13 +117,6 @@ func Begun(err error) bool {
 	}
 	reply, ok := Replied(err)
 	return ok && denied(reply.Error()) && !strings.Contains(reply.Error(), "'evalsha'")
-}
-
-// unconnected reports whether a server replied that it accepts no more connections. Then rueidis has that reply for all further requests over an
-// exclusive connection.
-func unconnected(err error) bool {
-	reply, ok := Replied(err)
-	return ok && strings.HasPrefix(reply.Error(), crowded+" ")
 }
 
 // Cut reports whether the connection ended before an answer came over it. It may have ended while no request used it, so that

@@ -76,19 +76,6 @@ func TestErrors(t *testing.T) {
 	require.False(t, unheardOf(io.EOF))
 }
 
-// An exclusive connection that the server has not accepted is given up: rueidis has the reply to its first command for all others.
-func TestErrors_ConnectionThatIsNone(t *testing.T) {
-	t.Parallel()
-	server, _, _ := start(t, nil, Config{})
-	b := server.rc.B()
-	refuse := b.Eval().Script("return redis.error_reply('ERR max number of clients reached')").Numkeys(0).Build()
-	reply := server.broken(server.rc.Do(t.Context(), refuse))
-	require.EqualError(t, reply.NonRedisError(), "dial tcp: max number of clients reached")
-	require.True(t, Passing(reply.Error()))
-	require.False(t, Unknown(reply.Error()))
-	require.NoError(t, server.broken(server.rc.Do(t.Context(), b.Ping().Build())).Error())
-}
-
 // late is the error of a deadline.
 type late struct{}
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -143,14 +142,10 @@ func dedicateUntil(stopped <-chan struct{}, late <-chan time.Time, rc rueidis.Cl
 }
 
 // broken returns reply, which came over an exclusive connection. When that breaks, rueidis can say that the client is
-// closing, as it does of a request that was not sent. But this request may have been, and the client goes on. One that the server has not
-// accepted is none, and the request was not sent.
+// closing, as it does of a request that was not sent. But this request may have been, and the client goes on.
 func (l *link) broken(reply rueidis.RedisResult) rueidis.RedisResult {
-	switch err := reply.Error(); {
-	case errors.Is(err, rueidis.ErrClosing) && !l.stopped():
+	if errors.Is(reply.NonRedisError(), rueidis.ErrClosing) && !l.stopped() {
 		return rueidis.NewErrorResult(errBroke)
-	case unconnected(err):
-		return rueidis.NewErrorResult(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New(err.Error())})
 	}
 	return reply
 }

@@ -94,7 +94,7 @@ type subscriber struct {
 // Subscribe says [hub.ErrRefused] where a permission or the command is missing, or the server is busy: another connection would do no better.
 func (s subscriber) Subscribe(channels []string) ([]string, error) {
 	err := s.conn.Do(s.whole, s.conn.B().Subscribe().Channel(channels...).Build()).Error()
-	if _, answered := rueidis.IsRedisErr(err); answered && (withheld(err) || Passing(err)) && !unconnected(err) {
+	if _, answered := rueidis.IsRedisErr(err); answered && (withheld(err) || Passing(err)) {
 		err = fmt.Errorf("%w: %w", hub.ErrRefused, err)
 	}
 	return nil, err
@@ -201,8 +201,6 @@ func (s clusterSubscriber) Subscribe(channels []string) (elsewhere []string, err
 			addr, moved = said.IsMoved()
 		}
 		switch {
-		case unconnected(failed):
-			return nil, failed
 		case moved:
 			s.cl.note(protocol.Slot(names[i]), addr)
 			elsewhere = append(elsewhere, names[i])
