@@ -57,25 +57,25 @@ func resolver(t *testing.T, addrs ...[4]byte) *net.Resolver {
 	}}
 }
 
-// portOf returns the port of an address.
-func portOf(t *testing.T, addr string) string {
+// secured returns the port of a server, and the authority of its certificate, which is of example.com and all names below.
+func secured(t *testing.T) (port string, authority *x509.CertPool) {
 	t.Helper()
-	_, port, err := net.SplitHostPort(addr)
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	require.NoError(t, err)
-	return port
+	authority = x509.NewCertPool()
+	authority.AddCert(server.Certificate())
+	return port, authority
 }
 
 // TestDial_ADeadAddress shows that a name of two addresses is dialled at the one that answers, when the other one does not, or refuses. The
 // certificate is that of the name.
 func TestDial_ADeadAddress(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewUnstartedServer(nil)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	port := portOf(t, server.Listener.Addr().String())
-	trusted := x509.NewCertPool()
-	trusted.AddCert(server.Certificate()) // of example.com and all names below
+	port, trusted := secured(t)
 	dead, alive := [4]byte{127, 0, 0, 2}, [4]byte{127, 0, 0, 1}
 	for name, outcome := range map[string]func(context.Context) error{
 		"mute":    func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
@@ -142,11 +142,7 @@ func TestDial_NoAddress(t *testing.T) {
 // of the name refuses.
 func TestDial_AnUntrustedAddress(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewUnstartedServer(nil)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	port := portOf(t, server.Listener.Addr().String())
+	port, _ := secured(t)
 	refuses, alive := [4]byte{127, 0, 0, 2}, [4]byte{127, 0, 0, 1}
 	for _, order := range [][][4]byte{{refuses, alive}, {alive, refuses}, {refuses, alive, refuses}} {
 		at, err := options().address("rediss://redis.example.com:" + port)

@@ -122,16 +122,23 @@ func TestFairTicket_WhoFollowsIsForgottenWithTheGrant(t *testing.T) {
 	r.Leave(b.Own.Waiter)
 }
 
+// follows returns a grant that its first ticket has left to the second one, b, which stands in the queue.
+func follows(r *policy.Fair, t *testing.T) (g *resource.Grant, b *policy.FairTicket) {
+	t.Helper()
+	a, b := enters(r, t), enters(r, t)
+	b.Standing = true
+	b.To(engine.TicketQueued)
+	g = have(r, a, b)
+	require.NoError(t, g.Unlock(a.Own.Waiter.For.Lease))
+	require.Same(t, g, b.Granted())
+	return g, b
+}
+
 // A client that shuts down has its fair locks go on: the release of the present holder names the tickets that had the grant after the first.
 func TestFair_ShutdownLeavesTheTicketsOfTheGrant(t *testing.T) {
 	t.Parallel()
 	r := testedFair(t)
-	a, b := enters(r, t), enters(r, t)
-	b.Standing = true
-	b.To(engine.TicketQueued)
-	g := have(r, a, b)
-	require.NoError(t, g.Unlock(a.Own.Waiter.For.Lease))
-	require.Same(t, g, b.Granted())
+	g, b := follows(r, t)
 	require.Equal(t, 1, r.Served())
 	r.EndsLinger()
 	require.Equal(t, 1, r.Served())
@@ -386,12 +393,7 @@ func TestFairTicket_WhoFollowedLeavesTheQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := testedFair(t)
-			a, b := enters(r, t), enters(r, t)
-			b.Standing = true
-			b.To(engine.TicketQueued)
-			g := have(r, a, b)
-			require.NoError(t, g.Unlock(a.Own.Waiter.For.Lease))
-			require.Same(t, g, b.Granted())
+			g, b := follows(r, t)
 			l := b.Own.Waiter.For.Lease
 			test.ends(t, r, g, l)
 			require.Equal(t, test.state, stateOf(&b.Ticket))

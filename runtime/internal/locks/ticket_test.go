@@ -133,9 +133,7 @@ func TestResource_AsksAfterAReleaseThatLeftItNothing(t *testing.T) {
 // request could take the key again.
 func TestResource_AReleaseWaitsForTheRequestOfItsTicket(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clientOf(t, redistest.Shared(t).URL(), core.Settings{})
 	r, w, tk, op := (&stateTest{t, c}).mutex("k")
 	request, l := op(), w.For.Lease
 	redistest.Shared(t).Do("HSET", r.Key, c.base.Wire.Owner(tk.Number), "1")
@@ -165,9 +163,7 @@ func TestResource_AReleaseWaitsForTheRequestOfItsTicket(t *testing.T) {
 func TestResource_ARefusedReleaseOfOneInLineIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	for standing, want := range map[bool]engine.TicketState{true: engine.TicketWithdrawing, false: engine.TicketDone} {
-		c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
+		c := clientOf(t, redistest.Shared(t).URL(), core.Settings{})
 		r, w, tk, _ := (&stateTest{t, c}).mutex(strconv.FormatBool(standing))
 		redistest.Shared(t).Do("SET", r.Key, "no list")
 		refused := c.Redis().Do(t.Context(), c.Redis().B().Llen().Key(r.Key).Build()).Error()
@@ -188,9 +184,7 @@ func TestResource_ARefusedReleaseOfOneInLineIsWithdrawn(t *testing.T) {
 // Unlock says so, and frees the key.
 func TestUnlock_TellsOfALossByTheClock(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clientOf(t, redistest.Shared(t).URL(), core.Settings{})
 	for kind, of := range map[string]func(key string) Locker{
 		core.KindMutex: func(key string) Locker { return c.Mutex(key) },
 		core.KindFair:  func(key string) Locker { return c.FairMutex(key) },
@@ -210,9 +204,7 @@ func TestUnlock_TellsOfALossByTheClock(t *testing.T) {
 // A call under a lease that the clock has ended does not enter its grant, which Redis may have still.
 func TestRWMutex_NoCallEntersALeaseThatHasEnded(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clientOf(t, redistest.Shared(t).URL(), core.Settings{})
 	m := c.RWMutex(redistest.Key(t, "k"))
 	l, err := m.Lock(t.Context())
 	require.NoError(t, err)
@@ -229,9 +221,7 @@ func TestRWMutex_NoCallEntersALeaseThatHasEnded(t *testing.T) {
 // A call that gets a key that lingers has it for as long as its own options say: the renewal ends, and then the lease.
 func TestMutex_WhatLingersIsBoundByTheNextCall(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clientOf(t, redistest.Shared(t).URL(), core.Settings{})
 	c.base.Settings.Linger = 30 * time.Minute
 	c.base.Hear()
 	require.Eventually(t, c.base.Heard, 20*time.Second, time.Millisecond)
@@ -252,9 +242,7 @@ func TestMutex_WhatLingersIsBoundByTheNextCall(t *testing.T) {
 // A reader joins no grant of another reader that was extended for that one alone, or after which others wait.
 func TestRWMutex_AReaderDoesNotJoinEachGrant(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clientOf(t, redistest.Shared(t).URL(), core.Settings{})
 	for name, test := range map[string]struct {
 		before func(l *leases.Lease, g *resource.Grant)
 		joins  bool
@@ -284,9 +272,7 @@ func TestRWMutex_AReaderDoesNotJoinEachGrant(t *testing.T) {
 // back.
 func TestResource_WhatIsGrantedOnceMoreAfterItsLossIsGivenBack(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clientOf(t, redistest.Shared(t).URL(), core.Settings{})
 	r, w, tk, op := (&stateTest{t, c}).mutex("k")
 	request, l := op(), w.For.Lease
 	tk.Handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
@@ -302,9 +288,7 @@ func TestResource_WhatIsGrantedOnceMoreAfterItsLossIsGivenBack(t *testing.T) {
 // next turn is that of Redisson's waiters.
 func TestResource_RemembersWhatItWasHandedWithoutAWaiter(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clientOf(t, redistest.Shared(t).URL(), core.Settings{})
 	r, w, tk, op := (&stateTest{t, c}).mutex("k")
 	request, sent, at := op(), core.Now(), time.Now()
 	removeFrom(r, w)
@@ -320,9 +304,7 @@ func TestResource_RemembersWhatItWasHandedWithoutAWaiter(t *testing.T) {
 // together, so that an answer comes soon.
 func TestResource_ReviewsAfterALongTime(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clientOf(t, redistest.Shared(t).URL(), core.Settings{Tracks: true})
 	r, w, tk, _ := (&stateTest{t, c}).mutex("k")
 	for _, step := range []struct {
 		standing bool
@@ -351,9 +333,7 @@ func TestResource_ReviewsAfterALongTime(t *testing.T) {
 // A waiter that a message wakes after a long time is in a hurry: its request does not gather with those to recheck.
 func TestResource_AMessageAfterALongTimeIsNoRecheck(t *testing.T) {
 	t.Parallel()
-	c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute, Tracks: true}, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.Close() })
+	c := clientOf(t, redistest.Shared(t).URL(), core.Settings{Tracks: true})
 	c.base.Reviews = c.base.Net.Reviewer(protocol.Batch{Script: scripts.New("rechecks", "return redis.error_reply('ERR this is no time to recheck')")})
 	key, rc, ctx := redistest.Key(t, "k"), c.Redis(), t.Context()
 	require.NoError(t, rc.Do(ctx, rc.B().Hset().Key(key).FieldValue().FieldValue("java:1", "1").Build()).Error())
