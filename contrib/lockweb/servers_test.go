@@ -86,6 +86,26 @@ func TestPage_AClientTwice(t *testing.T) {
 	require.Equal(t, 1, strings.Count(body, `<tr id="h`))
 }
 
+// crosses has two calls of c wait for each other: the first has a permit of s and waits for m, the second has m and waits for a permit. The channel
+// receives the outcome of the second, which cancel ends.
+func crosses(t *testing.T, c *lockrt.Client, s *lockrt.PermitSemaphore, m *lockrt.Mutex) (got <-chan error, cancel func()) {
+	t.Helper()
+	permit, err := s.Acquire(t.Context())
+	require.NoError(t, err)
+	hasM := hold(t, m)
+	wait(t, c, permit.Context(), m)
+	before := c.Stats().Waiting
+	ctx, cancel := context.WithCancel(hasM.Context())
+	t.Cleanup(cancel)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx)
+		done <- err
+	}()
+	require.Eventually(t, func() bool { return c.Stats().Waiting > before && len(c.Snapshot().Waiting) > 1 }, time.Minute, time.Millisecond)
+	return done, cancel
+}
+
 // TestPage_PermitsOfOtherProcesses shows that a call for a permit is in no deadlock while a process has a permit of which the page does not know.
 func TestPage_PermitsOfOtherProcesses(t *testing.T) {
 	t.Parallel()
@@ -95,17 +115,7 @@ func TestPage_PermitsOfOtherProcesses(t *testing.T) {
 	m := c.Mutex(redistest.Key(t, "m"))
 	theirs, err := permits(stranger).Acquire(t.Context())
 	require.NoError(t, err)
-	ours, err := permits(c).Acquire(t.Context())
-	require.NoError(t, err)
-	hasM := hold(t, m)
-	wait(t, c, ours.Context(), m)
-	before := c.Stats().Waiting
-	got := make(chan error, 1)
-	go func() {
-		_, err := permits(c).Acquire(hasM.Context())
-		got <- err
-	}()
-	require.Eventually(t, func() bool { return c.Stats().Waiting > before && len(c.Snapshot().Waiting) > 1 }, time.Minute, time.Millisecond)
+	got, _ := crosses(t, c, permits(c), m)
 	_, body := get(t, lockweb.Handler(c), "")
 	require.NotContains(t, body, "<h2>Deadlocks</h2>")
 	require.NoError(t, theirs.Release(t.Context()))
@@ -117,18 +127,7 @@ func TestPage_DeadlockOfPermits(t *testing.T) {
 	t.Parallel()
 	other, c := openOn(t), openOn(t)
 	s, m := c.PermitSemaphore("s", 1), c.Mutex("m")
-	permit, err := s.Acquire(t.Context())
-	require.NoError(t, err)
-	hasM := hold(t, m)
-	wait(t, c, permit.Context(), m)
-	before := c.Stats().Waiting
-	ctx, cancel := context.WithCancel(hasM.Context())
-	got := make(chan error, 1)
-	go func() {
-		_, err := s.Acquire(ctx)
-		got <- err
-	}()
-	require.Eventually(t, func() bool { return c.Stats().Waiting > before && len(c.Snapshot().Waiting) > 1 }, time.Minute, time.Millisecond)
+	got, cancel := crosses(t, c, s, m)
 	_, body := get(t, lockweb.Handler(other, c), "")
 	require.Contains(t, body, "<h2>Deadlocks</h2>")
 	cancel()
@@ -165,18 +164,7 @@ func TestPage_DeadlockBesideAClosedClient(t *testing.T) {
 	closed, c := open(t, lockrt.Options{}), open(t, lockrt.Options{DeadlockAfter: -1})
 	require.NoError(t, closed.Close())
 	s, m := c.PermitSemaphore(redistest.Key(t, "s"), 1), c.Mutex(redistest.Key(t, "m"))
-	permit, err := s.Acquire(t.Context())
-	require.NoError(t, err)
-	hasM := hold(t, m)
-	wait(t, c, permit.Context(), m)
-	before := c.Stats().Waiting
-	ctx, cancel := context.WithCancel(hasM.Context())
-	got := make(chan error, 1)
-	go func() {
-		_, err := s.Acquire(ctx)
-		got <- err
-	}()
-	require.Eventually(t, func() bool { return c.Stats().Waiting > before && len(c.Snapshot().Waiting) > 1 }, time.Minute, time.Millisecond)
+	got, cancel := crosses(t, c, s, m)
 	_, body := get(t, lockweb.Handler(closed, c), "")
 	require.Contains(t, body, "<h2>Deadlocks</h2>")
 	cancel()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"io"
 	"log/slog"
 	"net"
 	"strconv"
@@ -27,12 +26,7 @@ func TestClusterSubscriber_EndsWhileTheServerIsBusy(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Cluster(t, redistest.WithConfig("lua-time-limit", "20"))
 	rc := servers.NewClient()
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
-	stopped := make(chan struct{})
-	net := New(Config{
-		Client: rc, UUID: protocol.NewUUID(protocol.ListensSharded), User: u, Channels: ShardedChannels, Stopped: stopped,
-		OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
+	net, _ := over(t, Config{Client: rc, UUID: protocol.NewUUID(protocol.ListensSharded), Channels: ShardedChannels})
 	const name = "a channel"
 	left := net.Listen(name, func(hub.Event) {})
 	<-left.Ready()
@@ -51,10 +45,6 @@ func TestClusterSubscriber_EndsWhileTheServerIsBusy(t *testing.T) {
 	server.Do("SCRIPT", "KILL")
 	require.Error(t, <-busy)
 	<-ready.Ready()
-	close(stopped)
-	net.Quit()
-	net.Unlisten()
-	u.wg.Wait()
 }
 
 // A server of a cluster that refuses one channel, since a permission is missing, goes on to send the messages on the others over the same
@@ -175,12 +165,7 @@ func (q quitter) Dropped(channel string) { q.dropped <- channel }
 func TestClusterSubscriber_EndsWhatHasMoved(t *testing.T) {
 	t.Parallel()
 	servers := redistest.Cluster(t)
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
-	stopped := make(chan struct{})
-	net := New(Config{
-		Client: servers.NewClient(), UUID: protocol.NewUUID(protocol.ListensSharded), User: u, Channels: ShardedChannels, Stopped: stopped,
-		OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
+	net, _ := over(t, Config{Client: servers.NewClient(), UUID: protocol.NewUUID(protocol.ListensSharded), Channels: ShardedChannels})
 	net.cluster.ask()
 	from, to := servers.Master("one"), servers.Master("two")
 	require.NotSame(t, from, to)
@@ -197,10 +182,6 @@ func TestClusterSubscriber_EndsWhatHasMoved(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"one", "one"}, elsewhere, "for the question, too")
 	conn.Close()
-	close(stopped)
-	net.Quit()
-	net.Unlisten()
-	u.wg.Wait()
 }
 
 // A client of a cluster that does not speak RESP3 has one connection to a server for its subscriptions and another one for its questions, and
@@ -212,12 +193,7 @@ func TestClusterSubscriber_HearsWithoutRESP3(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rc := cluster.NewClient(func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true })
-			u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
-			stopped := make(chan struct{})
-			net := New(Config{
-				Client: rc, UUID: protocol.NewUUID(protocol.ListensSharded), User: u, Channels: channels, Stopped: stopped,
-				OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-			})
+			net, _ := over(t, Config{Client: rc, UUID: protocol.NewUUID(protocol.ListensSharded), Channels: channels})
 			key := redistest.Key(t, "key")
 			publish := map[Channels][]string{ShardedChannels: {"SPUBLISH"}, PlainChannels: {"PUBLISH"}, BothChannels: {"SPUBLISH", "PUBLISH"}}[channels]
 			for round := range 2 { // after the end of a subscription, too
@@ -243,10 +219,6 @@ func TestClusterSubscriber_HearsWithoutRESP3(t *testing.T) {
 				require.Eventually(t, func() bool { return !net.hub.Subscribed(key) }, time.Minute, time.Millisecond)
 				other.Close()
 			}
-			close(stopped)
-			net.Quit()
-			net.Unlisten()
-			u.wg.Wait()
 		})
 	}
 }
@@ -266,12 +238,7 @@ func TestSubscriber_HearsAfterAFailedDialWithoutRESP3(t *testing.T) {
 			return d.DialContext(ctx, "tcp", addr)
 		}
 	})
-	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
-	stopped := make(chan struct{})
-	net := New(Config{
-		Client: rc, UUID: protocol.NewUUID(protocol.ListensPlain), User: u, Stopped: stopped, Tracking: true,
-		OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
+	net, _ := over(t, Config{Client: rc, UUID: protocol.NewUUID(protocol.ListensPlain), Tracking: true})
 	fail.Store(2) // the first one is that of the connection for the other commands
 	name := redistest.Key(t, "channel")
 	messages := make(chan string, 100)
@@ -289,10 +256,6 @@ func TestSubscriber_HearsAfterAFailedDialWithoutRESP3(t *testing.T) {
 		t.Fatal("no message")
 	}
 	listener.Close()
-	close(stopped)
-	net.Quit()
-	net.Unlisten()
-	u.wg.Wait()
 }
 
 // A cutter is a connection that breaks with the first request for subscriptions.
@@ -335,12 +298,7 @@ func TestSubscriber_ConnectsAnewWithoutRESP3(t *testing.T) {
 					return cutter{conn, &once}, err
 				}
 			})
-			u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
-			stopped := make(chan struct{})
-			net := New(Config{
-				Client: rc, UUID: test.uuid, User: u, Channels: test.channels, Stopped: stopped, Tracking: test.tracking,
-				OpTimeout: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-			})
+			net, _ := over(t, Config{Client: rc, UUID: test.uuid, Channels: test.channels, Tracking: test.tracking})
 			listener := net.Listen(redistest.Key(t, "channel"), func(hub.Event) {})
 			select {
 			case <-listener.Ready():
@@ -348,10 +306,6 @@ func TestSubscriber_ConnectsAnewWithoutRESP3(t *testing.T) {
 				t.Fatal("no subscription")
 			}
 			listener.Close()
-			close(stopped)
-			net.Quit()
-			net.Unlisten()
-			u.wg.Wait()
 		})
 	}
 }

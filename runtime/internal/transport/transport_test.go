@@ -50,10 +50,19 @@ func start(t *testing.T, server *redistest.RedisServer, cfg Config) (*Transport,
 	option.ForceSingleClient, option.DisableCache = true, true
 	rc, err := rueidis.NewClient(option)
 	require.NoError(t, err)
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	cfg.Client, cfg.UUID = rc, process.UUID
+	t.Cleanup(rc.Close)
+	net, u := over(t, cfg)
+	return net, &process, u
+}
+
+// over returns the transport of a client and an id, and its user. It ends with the test.
+func over(t *testing.T, cfg Config) (*Transport, *fake) {
+	t.Helper()
 	stopped := make(chan struct{})
 	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
-	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
-	cfg.Client, cfg.UUID, cfg.User, cfg.Stopped = rc, process.UUID, u, stopped
+	cfg.User, cfg.Stopped = u, stopped
 	cfg.OpTimeout, cfg.Logger = 10*time.Second, slog.New(slog.NewTextHandler(io.Discard, nil))
 	net := New(cfg)
 	t.Cleanup(func() {
@@ -61,9 +70,8 @@ func start(t *testing.T, server *redistest.RedisServer, cfg Config) (*Transport,
 		net.Quit()
 		net.Unlisten()
 		u.wg.Wait()
-		rc.Close()
 	})
-	return net, &process, u
+	return net, u
 }
 
 // A taking is a request for a lock.
