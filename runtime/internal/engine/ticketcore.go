@@ -94,6 +94,7 @@ const (
 	FateUnconfirmed                  // it has granted it, and too few replicas have confirmed that they know
 	FateDenied                       // it has done nothing, or not all of it, for want of a permission
 	FateClosed                       // it has done nothing: the connection is closed for good
+	FateRefused                      // it has done nothing, and says so: it cannot now, such as while keys move
 )
 
 // Doubt marks the ticket if Redis may have granted it although an error came back.

@@ -17,8 +17,9 @@ import (
 // Withdrawals watch a ticket for as long as a lease of it lasts, counted from the first answer, if a request may still
 // be on its way; else the first answer is enough. They give up after a minute without one. When the client is closed
 // they send what was not sent yet, and again if the connection breaks or stays mute, but do not wait for a server that is
-// away. They wait until no earlier request can take effect any more, but not for long. Then they withdraw a ticket that they watch
-// once more, and watch it no longer: a request for it that reaches the server after that leaves a key until its lease ends.
+// away. They ask a server once more that refused the last request for now. They wait until no earlier request can take
+// effect any more, but not for long. Then they withdraw a ticket that they watch once more, and watch it no longer: a
+// request for it that reaches the server after that leaves a key until its lease ends.
 //
 // An error of any kind is no answer: an operator may delete a key of another type, or grant a missing permission.
 //
@@ -296,7 +297,7 @@ func (ws *Withdrawals) next(group *withdrawalGroup, at monotonic.Time) (batch []
 	case !idle || len(group.all) == 0:
 	case closing:
 		switch {
-		case group.err == nil: // the server is there
+		case group.err == nil, group.fate&FateRefused != 0: // the server is there
 			batch = group.pick((*Withdrawal).isUnsentAtClose)
 		case group.fate&FateUnknown != 0 && group.rest < mostRest:
 			batch = group.pick((*Withdrawal).isAny)

@@ -252,7 +252,7 @@ func TestWithdrawals_GiveUp(t *testing.T) {
 func TestWithdrawals_Close(t *testing.T) {
 	t.Parallel()
 	answered, broken, away := said{}, said{FateUnknown, errBroke}, said{0, errBroke}
-	closed, denied := said{FateClosed, errBroke}, said{FateDenied, errDenied}
+	closed, denied, refused := said{FateClosed, errBroke}, said{FateDenied, errDenied}, said{FateRefused, errBroke}
 	for name, test := range map[string]struct {
 		before, after said
 		more          int
@@ -268,6 +268,8 @@ func TestWithdrawals_Close(t *testing.T) {
 		"not there, and nor then": {away, away, 0},
 		"closed":                  {closed, closed, 0},
 		"not allowed":             {denied, answered, 0},
+		"refused for now":         {refused, answered, 1},
+		"refused, and again then": {refused, refused, 1},
 	} {
 		withdrawing(t, func(request int) said {
 			if request == 1 {

@@ -100,6 +100,10 @@ func withdrawn(err error) (f engine.Fate, _ error) {
 		f = engine.FateDenied
 	case errors.Is(err, rueidis.ErrClosing):
 		f = engine.FateClosed
+	default:
+		if _, replied := transport.Replied(err); replied && transport.Passing(err) {
+			f = engine.FateRefused
+		}
 	}
 	return f, err
 }

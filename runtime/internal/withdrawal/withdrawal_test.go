@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,9 +155,24 @@ func TestWithdraw_OneOfTwoNames(t *testing.T) {
 
 func TestWithdrawn(t *testing.T) {
 	t.Parallel()
-	for err, fate := range map[error]engine.Fate{nil: 0, errors.New("broke"): engine.FateUnknown, rueidis.ErrClosing: engine.FateClosed} {
-		got, same := withdrawn(err)
-		require.Equal(t, fate, got, err)
-		require.Equal(t, err, same)
+	server := redistest.Shared(t)
+	replied := func(text string) error {
+		return server.Client().Do(t.Context(), server.Client().B().Arbitrary("EVAL", "return redis.error_reply(ARGV[1])", "0", text).Build()).Error()
+	}
+	for _, test := range []struct {
+		err  error
+		fate engine.Fate
+	}{
+		{nil, 0},
+		{errors.New("broke"), engine.FateUnknown},
+		{rueidis.ErrClosing, engine.FateClosed},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, 0},
+		{replied("NOPERM no right"), engine.FateDenied},
+		{replied("TRYAGAIN the slot moves"), engine.FateRefused},
+		{replied("WRONGTYPE no lock"), 0},
+	} {
+		got, same := withdrawn(test.err)
+		require.Equal(t, test.fate, got, test.err)
+		require.Equal(t, test.err, same)
 	}
 }
