@@ -99,33 +99,18 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 		maybe bool // an earlier request may have been done
 	}
 	soon := monotonic.Now().Add(min(insistence, limit)) // after that Redis may have forgotten the result
-	over := soon
+	un := unanswered{host: ch.host, soon: soon, over: soon}
 	if anyway {
-		over = monotonic.Now().Add(insistence)
+		un.over = monotonic.Now().Add(insistence)
 	}
 	done := make(chan reply, 1)
 	ch.host.Spawn(func() {
-		var down Outage
-		for last, maybe := false, false; ; { // maybe: a request so far may have been done
+		for {
 			n, err := send()
-			earlier := maybe
-			if err != nil {
-				unknown, passing := ch.host.Fate(err)
-				maybe = maybe || unknown
-				pause := down.Pause(ch.host.Backoff, err)
-				switch again := monotonic.Now().Add(pause); {
-				case !passing:
-				case again.Before(soon):
-					<-time.After(pause)
-					continue
-				case again.Before(over) && ch.host.Pause(pause):
-					continue
-				case again.Before(over) && !last: // the client is closed
-					last = true
-					continue
-				case anyway:
-					defer ch.host.Abandoned(false, err)
-				}
+			earlier := un.maybe
+			passing := un.failed(err)
+			if passing && un.again() {
+				continue
 			}
 			ch.mu.Lock()
 			ch.settled(number) // first, so that the caller's next request tells Redis that this one is settled
@@ -134,6 +119,9 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 			}
 			ch.mu.Unlock()
 			done <- reply{n, err, earlier && err != nil}
+			if passing && anyway {
+				ch.host.Abandoned(false, err)
+			}
 			return
 		}
 	})
@@ -146,4 +134,42 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 	case <-timer.C:
 	}
 	return 0, false, nil
+}
+
+// An unanswered is a change whose requests have failed so far.
+type unanswered struct {
+	host  CountHost
+	soon  monotonic.Time // until then it is sent again for its caller, also if the client is closed
+	over  monotonic.Time // until then it is sent again without a caller
+	down  Outage
+	pause time.Duration // before the next request
+	maybe bool          // a request may have been done
+	last  bool          // the client is closed: no request follows the present one
+}
+
+// failed takes the error of a request, or nil, and reports whether that goes away by itself.
+func (un *unanswered) failed(err error) (passing bool) {
+	if err == nil {
+		return false
+	}
+	unknown, passing := un.host.Fate(err)
+	un.maybe = un.maybe || unknown
+	un.pause = un.down.Pause(un.host.Backoff, err)
+	return passing
+}
+
+// again waits for the pause, and reports whether to send the request again.
+func (un *unanswered) again() bool {
+	switch next := monotonic.Now().Add(un.pause); {
+	case next.Before(un.soon):
+		<-time.After(un.pause)
+		return true
+	case !next.Before(un.over):
+		return false
+	case un.host.Pause(un.pause):
+		return true
+	}
+	closed := !un.last
+	un.last = true
+	return closed
 }
