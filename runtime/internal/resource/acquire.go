@@ -136,24 +136,18 @@ func (r *LineCore) Settle(op *AcquireOp, sent time.Time, reply protocol.Verdict,
 		}
 	}()
 	tk := op.Ticket
-	tk.Asking--
-	if tk.Use != TicketApart {
-		r.Busy--
-		r.Answers.Says(err == nil && !reply.Granted(), err)
-	}
 	answer := AnswerOf(sent, op.Terms.TTL, reply.Granted(), err)
-	tk.Doubt(answer.Fate)
-	tk.OutcomeUnknown = tk.OutcomeUnknown || again
+	r.record(tk, answer, again)
 	if r.Kind.Overtaken(op, reply, err) {
 		return
 	}
 	w := tk.Waiter()
 	judged, cause := tk.Judge(answer, w == nil || w.Terms == op.Terms, r.Client.Refusal()) // else the head asks for its own terms, with this ticket
-	var ev engine.Event
+	var refused engine.Event
 	if judged == engine.JudgedRefused {
 		tk.UnclaimedGrant, tk.Forced = tk.UnclaimedGrant && tk.HandedAt() != 0, false
 		wait := protocol.Milliseconds(reply.Wait)
-		ev = r.Kind.Refused(op, sent, reply, engine.Event{Kind: engine.Refused, TTL: wait, Foreign: true, InLine: !op.Terms.Polling})
+		refused = r.Kind.Refused(op, sent, reply, engine.Event{Kind: engine.Refused, TTL: wait, Foreign: true, InLine: !op.Terms.Polling})
 	}
 	if judged != engine.JudgedGranted || w == nil {
 		tk.rest(judged)
@@ -170,25 +164,37 @@ func (r *LineCore) Settle(op *AcquireOp, sent time.Time, reply protocol.Verdict,
 		tk.SetTokens(engine.NewTokens(reply.Token, max(op.Drawn, 1)))
 		r.promote(op.room(w), trace.Granted, tk, w, sent, op.Terms.TTL)
 		r.Prompt(r.Kind)
-		return
 	case tk.Use == ticketOfHead && w != op.Waiter: // which has left: it is the turn of w
 		r.Prompt(r.Kind)
-		return
+	case judged == engine.JudgedRefused:
+		r.Queue.Refuse(w, refused)
 	case err != nil && tk.Asked && tk.Seen().Local.After(monotonic.Of(sent)): // the answer to a later request has come
-		return
-	case judged == engine.JudgedAgain, (err != nil || cause == engine.ErrLate) && !tk.Asked: // or the waiter before it asked
-		ev = engine.Event{Kind: engine.Turn}
-	case judged == engine.JudgedFailed:
-		ev = engine.Event{Kind: engine.Failed, Err: cause}
+	default:
+		w.Notify(r.unsettled(tk, judged, cause))
 	}
-	if ev.Kind == engine.Turn && !r.Client.Granting() {
-		ev = engine.Event{Kind: engine.Failed, Err: failure.ErrClosed} // the waiter is about to leave
+}
+
+// record notes in tk and in r that an answer to a request for tk has come. The caller holds r.Mu.
+func (r *LineCore) record(tk *Ticket, a engine.Answer, again bool) {
+	tk.Asking--
+	if tk.Use != TicketApart {
+		r.Busy--
+		r.Answers.Says(a.Err == nil && !a.Granted, a.Err)
 	}
-	if ev.Kind == engine.Refused {
-		r.Queue.Refuse(w, ev)
-	} else {
-		w.Notify(ev)
+	tk.Doubt(a.Fate)
+	tk.OutcomeUnknown = tk.OutcomeUnknown || again
+}
+
+// unsettled returns what the waiter of tk hears after an answer that neither grants nor refuses: to ask, or that its call has failed because of cause.
+// A waiter that has not asked yet goes on: a request of the waiter before it has failed.
+func (r *LineCore) unsettled(tk *Ticket, judged engine.Judgment, cause error) engine.Event {
+	switch {
+	case judged == engine.JudgedFailed && tk.Asked:
+		return engine.Event{Kind: engine.Failed, Err: cause}
+	case !r.Client.Granting(): // the waiter is about to leave
+		return engine.Event{Kind: engine.Failed, Err: failure.ErrClosed}
 	}
+	return engine.Event{Kind: engine.Turn}
 }
 
 // isGranted recognizes the first value of a reply that grants.
