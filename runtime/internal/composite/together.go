@@ -76,70 +76,18 @@ func (x *trialList) recycle() {
 // those behind it. again reports that waiting may help. ctx and wait are those of the call.
 func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.Mutex, wait time.Duration, opts []leases.Option) (got []*leases.Lease, again bool, err error) {
 	c := mutexes[0].Client()
-	opts = append(slices.Clip(opts), leases.WithWait(0))
 	list := trialLists.Get().(*trialList)
 	defer list.recycle()
-	list.all = slices.Grow(list.all, len(mutexes))
-	again = true
-	since := monotonic.Now()
-	next := leases.Several(c.Core(), core.KindMutex, len(mutexes), under)
-	above := under // each member has a key of its own, so none enters again under a lease that this call makes
-	for i, m := range mutexes {
-		list.all = append(list.all, trial{m: m, own: under})
-		t := &list.all[i]
-		if i > 0 && len(m.Options()) == 0 && len(mutexes[i-1].Options()) == 0 {
-			t.cfg = list.all[i-1].cfg
-		} else {
-			t.cfg = new(leases.Config)
-			*t.cfg, t.err = leases.Configure(c.Core(), m.Options(), opts)
-		}
-		if t.err == nil {
-			t.resource, t.lease, t.err = m.Approach(above, next(t.own), t.cfg)
-		}
-		if t.err != nil {
-			again = false // nothing is sent
-			break
-		}
-		under = t.lease.Context()
-		if t.resource == nil {
-			continue
-		}
-		t.w = resource.NewWaiterSince(t.own, since, t.lease, t.cfg)
-		t.entry = t.resource.Join(t.w)
-		if t.entry == resource.TurnedAway {
-			break // the mutexes behind it need not be tried
-		}
-	}
-	if again {
+	if again = list.approach(c, under, mutexes, opts); again {
 		list.ask(c, wait == leases.UntilDone && ctx.Done() == nil) // as take of a mutex does
+		list.await(ctx, c)
+	} else {
+		list.leave()
 	}
 	got = make([]*leases.Lease, 0, len(list.all))
-	var contests []asked // of those that have to wait; a listener may know its contest for longer than the call
 	var behind []*leases.Lease
 	for i := range list.all {
 		t := &list.all[i]
-		switch {
-		case t.resource == nil:
-		case !again:
-			t.resource.Leave(t.w)
-			resource.Recycle(t.w)
-			t.resource.Exit()
-			t.err = errGivenBack
-		default:
-			var lease *leases.Lease
-			var done bool
-			if lease, done, t.err = c.Base().Collect(ctx, t.resource, t.w, t.cfg); !done {
-				if contests == nil {
-					contests = make([]asked, len(list.all))
-				}
-				contests[i] = asked{Mutex: t.resource, entry: t.entry, again: t.entry != resource.ToAsk}
-				lease, t.err = c.Base().Contend(ctx, &contests[i], t.w, t.cfg, nil)
-			}
-			if lease != nil {
-				t.lease = lease // the one that it had from the beginning
-			}
-			t.resource.Exit()
-		}
 		switch {
 		case t.err != nil:
 			tracesPart(tr, i, nil)
@@ -156,6 +104,42 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 	}
 	undo(ctx, behind)
 	return got, again, err
+}
+
+// approach begins a trial of each of the mutexes, up to one that turns its waiter away: those behind it need not be tried. It reports false if one
+// fails before anything is sent.
+func (x *trialList) approach(c *locks.Client, under context.Context, mutexes []*locks.Mutex, opts []leases.Option) bool {
+	opts = append(slices.Clip(opts), leases.WithWait(0))
+	x.all = slices.Grow(x.all, len(mutexes))
+	since := monotonic.Now()
+	next := leases.Several(c.Core(), core.KindMutex, len(mutexes), under)
+	above := under // each member has a key of its own, so none enters again under a lease that this call makes
+	for i, m := range mutexes {
+		x.all = append(x.all, trial{m: m, own: under})
+		t := &x.all[i]
+		if i > 0 && len(m.Options()) == 0 && len(mutexes[i-1].Options()) == 0 {
+			t.cfg = x.all[i-1].cfg
+		} else {
+			t.cfg = new(leases.Config)
+			*t.cfg, t.err = leases.Configure(c.Core(), m.Options(), opts)
+		}
+		if t.err == nil {
+			t.resource, t.lease, t.err = m.Approach(above, next(t.own), t.cfg)
+		}
+		if t.err != nil {
+			return false
+		}
+		under = t.lease.Context()
+		if t.resource == nil {
+			continue
+		}
+		t.w = resource.NewWaiterSince(t.own, since, t.lease, t.cfg)
+		t.entry = t.resource.Join(t.w)
+		if t.entry == resource.TurnedAway {
+			break
+		}
+	}
+	return true
 }
 
 // ask sends the requests of all trials that have none yet, in as few scripts as possible. inline is as with
@@ -181,6 +165,44 @@ func (x *trialList) ask(c *locks.Client, inline bool) {
 	}
 	c.Base().Takes.SubmitAll(x.takes, inline)
 	c.Base().Acquires.SubmitAll(x.acquires, inline)
+}
+
+// await waits for the outcome of each trial.
+func (x *trialList) await(ctx context.Context, c *locks.Client) {
+	var contests []asked // of those that have to wait; a listener may know its contest for longer than the call
+	for i := range x.all {
+		t := &x.all[i]
+		if t.resource == nil {
+			continue
+		}
+		lease, done, err := c.Base().Collect(ctx, t.resource, t.w, t.cfg)
+		if !done {
+			if contests == nil {
+				contests = make([]asked, len(x.all))
+			}
+			contests[i] = asked{Mutex: t.resource, entry: t.entry, again: t.entry != resource.ToAsk}
+			lease, err = c.Base().Contend(ctx, &contests[i], t.w, t.cfg, nil)
+		}
+		t.err = err
+		if lease != nil {
+			t.lease = lease // the one that it had from the beginning
+		}
+		t.resource.Exit()
+	}
+}
+
+// leave ends the trials, of which none has sent anything.
+func (x *trialList) leave() {
+	for i := range x.all {
+		t := &x.all[i]
+		if t.resource == nil {
+			continue
+		}
+		t.resource.Leave(t.w)
+		resource.Recycle(t.w)
+		t.resource.Exit()
+		t.err = errGivenBack
+	}
 }
 
 // asked is a resource that a waiter has joined already, and asked if it has to.
