@@ -47,20 +47,7 @@ func UnlockAll(parts []*leases.Lease, needs int) (lost int, errs error) {
 		return lost, errs
 	}
 	start := core.Now()
-	var groups [][]*leases.Lease
-	for _, part := range parts {
-		_, _, mutex := policy.MutexGrant(part.Core().Grant)
-		i := slices.IndexFunc(groups, func(group []*leases.Lease) bool { return mutex && alike([]*leases.Lease{group[0], part}) })
-		if i < 0 {
-			room := 1
-			if mutex {
-				room = len(parts)
-			}
-			groups = append(groups, make([]*leases.Lease, 0, room))
-			i = len(groups) - 1
-		}
-		groups[i] = append(groups[i], part)
-	}
+	groups := grouped(parts)
 	outcomes := make(chan error, len(parts))
 	tell := func(err error) { outcomes <- err }
 	for i, group := range slices.Backward(groups) {
@@ -87,6 +74,24 @@ func UnlockAll(parts []*leases.Lease, needs int) (lost int, errs error) {
 		return lost, nil
 	}
 	return lost, errs
+}
+
+// grouped returns the parts in groups that are released together: the mutexes of one client, and each other part.
+func grouped(parts []*leases.Lease) (groups [][]*leases.Lease) {
+	for _, part := range parts {
+		_, _, mutex := policy.MutexGrant(part.Core().Grant)
+		i := slices.IndexFunc(groups, func(group []*leases.Lease) bool { return mutex && alike([]*leases.Lease{group[0], part}) })
+		if i < 0 {
+			room := 1
+			if mutex {
+				room = len(parts)
+			}
+			groups = append(groups, make([]*leases.Lease, 0, room))
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], part)
+	}
+	return groups
 }
 
 // alike reports whether all parts are mutexes of one client.
