@@ -292,25 +292,27 @@ func TestUnavailable_TakenAllTheTime(t *testing.T) {
 func TestUnavailable_AnEndedContextIsNothingElse(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(t *testing.T, o outside) {
-		wait := func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-			defer cancel()
-			return o.lock(ctx)
-		}
-		check := func(err error, says string) {
+		check := func(call <-chan error, end error, says string) {
 			t.Helper()
-			require.ErrorIs(t, err, context.DeadlineExceeded)
+			err := receive(t, call, "the end of a call")
+			require.ErrorIs(t, err, end)
 			require.NotErrorIs(t, err, lockrt.ErrNotAcquired)
 			require.NotErrorIs(t, err, lockrt.ErrUnavailable)
 			require.ErrorContains(t, err, says)
 		}
-		first, second := later(wait), later(wait)
-		check(receive(t, first, "the first"), "somebody else had it")
-		check(receive(t, second, "the second"), "somebody else had it")
+		ctx, cancel := context.WithCancel(context.Background())
+		first, second := later(func() error { return o.lock(ctx) }), later(func() error { return o.lock(ctx) })
+		receive(t, o.waiting, "the first waiter")
+		receive(t, o.waiting, "the second waiter")
+		cancel()
+		check(first, context.Canceled, "somebody else had it")
+		check(second, context.Canceled, "somebody else had it")
 		o.away(false)
-		first, second = later(wait), later(wait)
-		check(receive(t, first, "the first"), "Redis last failed with")
-		check(receive(t, second, "the second"), "Redis last failed with")
+		ctx, cancel = context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		first, second = later(func() error { return o.lock(ctx) }), later(func() error { return o.lock(ctx) })
+		check(first, context.DeadlineExceeded, "Redis last failed with")
+		check(second, context.DeadlineExceeded, "Redis last failed with")
 		o.back()
 	})
 }
