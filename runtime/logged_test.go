@@ -21,6 +21,8 @@ type logLine struct{ level, message, attributes string }
 var (
 	loggerMethod = regexp.MustCompile(`^(Debug|Info|Warn|Error)(Context)?$`)
 	logRow       = regexp.MustCompile(`(?m)^\| (debug|info|warn|error) \| ([^|]+) \| ([^|]*) \|`)
+	logShown     = regexp.MustCompile(`(?m)^(DEBUG|INFO|WARN|ERROR) lockgen: (.+)$`)
+	logAttribute = regexp.MustCompile(`(?:^| )(\w+)=(?:"(?:[^"\\]|\\.)*"|[^ "]+)`)
 )
 
 // logLines returns the calls of loggers in a package. It fails for one whose message is put together when it is written.
@@ -166,5 +168,30 @@ func TestLogger_Documented(t *testing.T) {
 		if strings.Contains(l.attributes, "`key`") {
 			require.Contains(t, l.attributes, "`kind`", l.message)
 		}
+	}
+}
+
+// Each line of a log that docs/operating.md shows has the attributes of its message, in their order, and no other ones.
+func TestLogger_Shown(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/operating.md")
+	require.NoError(t, err)
+	shown := logShown.FindAllStringSubmatch(string(text), -1)
+	require.NotEmpty(t, shown)
+	for _, line := range shown {
+		found := false
+		for _, row := range logRow.FindAllStringSubmatch(string(text), -1) {
+			rest, ok := strings.CutPrefix(line[2], row[2]+" ")
+			if !ok || row[1] != strings.ToLower(line[1]) {
+				continue
+			}
+			found = true
+			var names []string
+			for _, attribute := range logAttribute.FindAllStringSubmatch(rest, -1) {
+				names = append(names, "`"+attribute[1]+"`")
+			}
+			require.Equal(t, row[3], strings.Join(names, ", "), line[0])
+		}
+		require.True(t, found, "the table has the message of %s", line[0])
 	}
 }

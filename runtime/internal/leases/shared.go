@@ -146,7 +146,7 @@ func (t *Core) OwnerName() string {
 	return fleet.OwnerOf(t.Guard())
 }
 
-// Warn logs that a sequence under l was not gone through.
+// Warn logs err, which the loop over a sequence under l cannot return: the loop had no lock, lost it, or could not give it back.
 func (l *Lease) Warn(name string, err error) {
-	l.core.Client().Settings.Logger.Warn("lockgen: a sequence that was to be gone through under a lock", "kind", l.core.Kind(), "key", l.core.Key(), "name", name, "owner", l.core.OwnerName(), "error", err)
+	l.core.Client().Settings.Logger.Warn("lockgen: a loop over the result of a method had no lock, lost it, or could not give it back", "kind", l.core.Kind(), "key", l.core.Key(), "name", name, "owner", l.core.OwnerName(), "error", err)
 }
