@@ -432,6 +432,23 @@ func TestList_Scan(t *testing.T) {
 	require.NotContains(t, server.CommandStats(), "keys")
 }
 
+// TestList_ScanCountsKeys shows that a sweep counts the keys that it has read: not those for which its commands asked.
+func TestList_ScanCountsKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	for _, keys := range []int{1, 300} { // less than one command asks for, and more
+		for i := range keys {
+			server.Do("SET", fmt.Sprint(i), "1")
+		}
+		s := ctl(t, server.URL(), "list", "-scan", "-json")
+		require.Zero(t, s.code, s)
+		var l Listing
+		require.NoError(t, json.Unmarshal([]byte(s.out), &l))
+		require.Equal(t, keys, l.Swept)
+		require.False(t, l.Partial)
+	}
+}
+
 // TestList_WaitersInJava shows that list finds the locks of Java programs that Java programs wait for, whatever is in their keys.
 func TestList_WaitersInJava(t *testing.T) {
 	t.Parallel()

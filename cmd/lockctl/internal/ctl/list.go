@@ -151,13 +151,14 @@ func (o *options) sweep(ctx context.Context, l *Listing) error {
 	w.Mute = l.Mute
 	swept, missed := false, error(nil) // whether a server has answered to the end, and the error of one that has not
 	began := time.Now()
+	asked := 0 // for how many keys the commands have asked
 nodes:
 	for _, addr := range sortedKeys(o.rc.Nodes()) {
 		node := o.rc.Nodes()[addr]
 		if node == nil {
 			continue
 		}
-		replica, size, seen := false, int64(0), 0
+		replica, size, before, seen := false, int64(0), l.Swept, 0
 		err := o.inTime(ctx, func(ctx context.Context) (err error) {
 			replica = isReplica(ctx, node)
 			size, err = node.Do(ctx, node.B().Dbsize().Build()).AsInt64()
@@ -196,15 +197,18 @@ nodes:
 			if err != nil {
 				return err
 			}
-			seen += step
-			l.Swept += step
+			asked += step
+			if seen = min(seen+step, int(size)); cursor == 0 {
+				seen = int(size)
+			}
+			l.Swept = before + seen
 			if o.Colour {
-				fmt.Fprintf(o.Stderr, "\r%d of %d keys of %s\x1b[K", min(seen, int(size)), size, addr)
+				fmt.Fprintf(o.Stderr, "\r%d of %d keys of %s\x1b[K", seen, size, addr)
 			}
 			if cursor == 0 {
 				break
 			}
-			due := began.Add(time.Duration(l.Swept) * time.Second / time.Duration(o.rate))
+			due := began.Add(time.Duration(asked) * time.Second / time.Duration(o.rate))
 			select {
 			case <-time.After(time.Until(due)):
 			case <-ctx.Done():
