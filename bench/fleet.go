@@ -18,7 +18,7 @@ type fleet struct {
 	lease   time.Duration // Options.Watchdog
 }
 
-// fleetRest is how long a fleet is watched at rest: three renewals of each lock.
+// rest is how long a fleet is watched at rest: three renewals of each lock.
 func (f fleet) rest() time.Duration { return f.lease }
 
 // A fleetRun is what a fleet cost. Times and bytes are of the server, unless their names say otherwise.

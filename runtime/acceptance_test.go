@@ -272,7 +272,7 @@ func TestRedisson_Lock_RemainTimeToLive(t *testing.T) {
 	unlocks(t, lease)
 }
 
-// Clusters are refused so far, and not half supported: see also LockFailoverInCluster.
+// The tests of clusterfailover_test.go replace masters.
 func TestRedisson_Lock_InCluster(t *testing.T) {
 	t.Parallel()
 	m := inCluster(t, redistest.SharedCluster(t), lockrt.Options{}).Mutex(redistest.Key(t, "{order}:42"))
@@ -346,7 +346,7 @@ func TestRedisson_Lock_IsLockedOtherThread(t *testing.T) {
 	unheld(t, other)
 }
 
-// A server that fails and comes back is what there is of a failover without a cluster.
+// A server restarts here. The tests of clusterfailover_test.go replace masters of a cluster.
 func TestRedisson_Lock_LockFailoverInCluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)

@@ -126,7 +126,8 @@ func (u aclUser) login(t *testing.T, text string) string {
 	return at.String()
 }
 
-// unsaid is the log line of a client that may not describe its process: nothing else depends on that, see TestPresence.
+// unsaid is the log line of a client that may not describe its process: nothing else depends on that, see
+// TestPresence_WithoutThePermission.
 const unsaid = "the name of this process cannot be written"
 
 // A record is what callers and the log were told.

@@ -8,8 +8,8 @@ import (
 )
 
 // A Backoff is the pauses between requests that Redis refused or did not answer, and their number; see [WithBackoff]
-// and [Options.Retry]. A random half of each pause keeps processes apart. The zero value is none. Redisson's
-// LockOptions.BackOff.
+// and [Options.Retry]. A random half of each pause keeps processes apart. The first pause is at least 1ms. The zero value
+// is no policy: WithBackoff refuses it, and as Retry it stands for the default. Redisson's LockOptions.BackOff.
 type Backoff core.Backoff
 
 // ConstantBackoff pauses for d each time. Redisson's: 64ms.
@@ -25,8 +25,8 @@ func ExponentialBackoff(first, most time.Duration) Backoff {
 	return Backoff(core.ExponentialBackoff(first, most))
 }
 
-// Attempts bounds b: after n refusals the call fails with [ErrNotAcquired], after n calls without an answer with [ErrUnavailable] and the
-// last error.
+// Attempts bounds b: after n refusals, at least 1, the call fails with [ErrNotAcquired], after n calls without an answer with
+// [ErrUnavailable] and the last error.
 func (b Backoff) Attempts(n int) Backoff { return Backoff(core.Backoff(b).Attempts(n)) }
 
 // WithBackoff makes waiting calls ask again with the pauses of b, instead of listening: for servers and permissions

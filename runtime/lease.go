@@ -12,7 +12,7 @@ import (
 // A Lease is one grant of a key to one call. It ends once: by Unlock, loss or Close.
 type Lease leases.Lease
 
-// Key returns the key; for a MultiLock all keys, separated by commas.
+// Key returns the key; for a MultiLock all keys, separated by a comma and a space.
 func (l *Lease) Key() string { return (*leases.Lease)(l).Key() }
 
 // Client returns the Client that granted the lease, or its first part.

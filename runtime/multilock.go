@@ -17,7 +17,7 @@ import (
 // counts the parts.
 type MultiLock composite.MultiLock
 
-// Key returns the keys of the members, in order, separated by commas.
+// Key returns the keys of the members, in order, separated by a comma and a space.
 func (m *MultiLock) Key() string { return (*composite.MultiLock)(m).Key() }
 
 // Lock waits for all members; opts apply to each, the wait to all together. Without WithWait the shortest wait of the

@@ -14,8 +14,8 @@ import (
 // Java programs use their own: a Java clock that is ahead by two thirds of the watchdog time reclaims held permits.
 type PermitSemaphore locks.PermitSemaphore
 
-// PermitSemaphore returns the semaphore named key. The first Acquire creates it with that many permits; with 0 only SetPermits and
-// TrySetPermits do. Redisson's getPermitExpirableSemaphore.
+// PermitSemaphore returns the semaphore named key. The first Acquire creates it with that many permits; with 0 only SetPermits,
+// TrySetPermits and Resize do. Redisson's getPermitExpirableSemaphore.
 func (c *Client) PermitSemaphore(key string, permits int, opts ...LockOption) *PermitSemaphore {
 	return (*PermitSemaphore)((*locks.Client)(c).PermitSemaphore(key, permits, optionsOf(opts)...))
 }
@@ -141,11 +141,11 @@ func (p *Permit) Extend(ctx context.Context, d time.Duration) error {
 	return (*locks.Permit)(p).Extend(ctx, d)
 }
 
-// PermitID returns the id of the first permit in Redis, 32 hexadecimal digits as in Redisson, or "" if
-// [PermitSemaphore.Release] released all.
+// PermitID returns the id of the first permit in Redis, 32 hexadecimal digits as in Redisson. After the end it returns the
+// last one that the Permit had.
 func (p *Permit) PermitID() string { return (*locks.Permit)(p).PermitID() }
 
-// PermitIDs returns the ids of all permits that it still has.
+// PermitIDs returns the ids of all permits that it still has, or had at its end.
 func (p *Permit) PermitIDs() []string { return (*locks.Permit)(p).PermitIDs() }
 
 // Release releases the permit. Its context and errors are those of [Lease.Unlock]; Release also releases the rest of a lost

@@ -88,6 +88,40 @@ type granted struct {
 	err error
 }
 
+// A Permit has no id that was released by itself, and after its end those that it had then.
+func TestPermit_IDsAfterItsEnd(t *testing.T) {
+	t.Parallel()
+	s := newPermits(t, 3)
+	p := permit(t, s, 3)
+	ids := p.PermitIDs()
+	require.NoError(t, s.Release(patient(t), ids[0]))
+	require.Equal(t, ids[1:], p.PermitIDs())
+	require.NoError(t, s.Release(patient(t), ids[1:]...))
+	require.ErrorIs(t, p.Err(), lockrt.ErrLost)
+	require.Equal(t, ids[1:], p.PermitIDs())
+	require.Equal(t, ids[1], p.PermitID())
+	require.ErrorIs(t, p.Release(patient(t)), lockrt.ErrLost)
+	require.Equal(t, ids[1], p.PermitID())
+}
+
+// A PermitSemaphore that was made with 0 permits exists once SetPermits, TrySetPermits or Resize has created it.
+func TestPermitSemaphore_Creators(t *testing.T) {
+	t.Parallel()
+	for name, create := range map[string]func(s *lockrt.PermitSemaphore) error{
+		"SetPermits":    func(s *lockrt.PermitSemaphore) error { return s.SetPermits(patient(t), 2) },
+		"TrySetPermits": func(s *lockrt.PermitSemaphore) error { _, err := s.TrySetPermits(patient(t), 2, 0); return err },
+		"Resize":        func(s *lockrt.PermitSemaphore) error { _, err := s.Resize(patient(t), 2); return err },
+	} {
+		s := newPermits(t, 0)
+		_, err := s.TryAcquire(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired, name)
+		require.NoError(t, create(s), name)
+		total, err := s.Total(patient(t))
+		require.NoError(t, err)
+		require.Equal(t, 2, total, name)
+	}
+}
+
 func TestRedisson_Permit_GetInClusterNameMapper(t *testing.T) {
 	t.Parallel()
 	// Every key of one semaphore is in its slot, with a hash tag in the name and without.

@@ -12,8 +12,8 @@ import (
 // calls; processes race. Redisson's RSemaphore.
 type Semaphore locks.Semaphore
 
-// Semaphore returns the semaphore named key. The first Acquire creates it with that many permits; with 0 only TrySetPermits and Release do.
-// Redisson's getSemaphore.
+// Semaphore returns the semaphore named key. The first Acquire creates it with that many permits; with 0 only TrySetPermits, Release
+// and Resize do. Redisson's getSemaphore.
 func (c *Client) Semaphore(key string, permits int, opts ...LockOption) *Semaphore {
 	return (*Semaphore)((*locks.Client)(c).Semaphore(key, permits, optionsOf(opts)...))
 }
@@ -38,8 +38,8 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 }
 
 // Release releases n permits of any holder; 0 does nothing. Its context is that of [Lease.Unlock]. The Client tries for a minute:
-// after an error, another call could release twice. A semaphore that does not exist gets n permits, as in Redisson,
-// unless Acquire creates it. Redisson's release.
+// after an error, another call could release twice. If the semaphore does not exist, Release changes nothing; only with 0
+// permits in [Client.Semaphore] it creates one with n permits, as in Redisson. Redisson's release.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
 	return (*locks.Semaphore)(s).Release(ctx, n)
 }

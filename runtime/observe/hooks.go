@@ -56,7 +56,7 @@ type AcquireEvent struct {
 	Kind      Kind          // of the lock
 	Name      string        // lockrt.WithName, else the kind: a name has few values where a key has many
 	Template  string        // of the key, as in "order:{o.ID}", of a lock of generated code; else empty
-	Key       string        // the lock; of a MultiLock its keys, separated by commas
+	Key       string        // the lock; of a MultiLock its keys, separated by a comma and a space
 	Parts     []string      // the keys of a MultiLock; not to be changed
 	Contended bool          // the call has to wait for others, or had to
 	Waited    time.Duration // since the call began, in AcquireEnd and Acquired
