@@ -25,8 +25,8 @@ func ExponentialBackoff(first, most time.Duration) Backoff {
 	return Backoff(core.ExponentialBackoff(first, most))
 }
 
-// Attempts bounds b: after n refusals, at least 1, the call fails with [ErrNotAcquired], after n calls without an answer with
-// [ErrUnavailable] and the last error.
+// Attempts bounds b to n, at least 1. With [WithBackoff] a call fails with [ErrNotAcquired] after n refusals. With
+// [Options.Retry] it fails with [ErrUnavailable] and the last error after n requests without an answer.
 func (b Backoff) Attempts(n int) Backoff { return Backoff(core.Backoff(b).Attempts(n)) }
 
 // WithBackoff makes waiting calls ask again with the pauses of b, instead of listening: for servers and permissions

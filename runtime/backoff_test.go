@@ -210,6 +210,22 @@ func TestRetry_BoundedAttempts(t *testing.T) {
 	gone(t, l.server, l.key)
 }
 
+// A request without an answer is no attempt of WithBackoff: the wait goes on until it is over.
+func TestWithBackoff_NoAnswerIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{Retry: lockrt.ConstantBackoff(time.Millisecond)})
+	free(t, ok(t)(c.Mutex("warm").Lock(patient(t))))
+	server.Kill()
+	once := lockrt.WithBackoff(lockrt.ConstantBackoff(time.Millisecond).Attempts(1))
+	for name, wait := range waits(c, once, lockrt.WithWait(100*time.Millisecond)) {
+		err := wait("k")
+		require.ErrorIs(t, err, lockrt.ErrUnavailable, name)
+		require.NotErrorIs(t, err, lockrt.ErrNotAcquired, name)
+		require.NotContains(t, err.Error(), "attempt", name)
+	}
+}
+
 // waits are all ways to wait.
 func waits(c *lockrt.Client, opts ...lockrt.LockOption) map[string]func(key string) error {
 	return map[string]func(key string) error{

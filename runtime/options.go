@@ -212,8 +212,8 @@ func WithLease(d time.Duration) LockOption { return leases.WithLease(d) }
 // holder by at most d. At least 100ms.
 func WithWatchdog(d time.Duration) LockOption { return leases.WithWatchdog(d) }
 
-// WithMaxHold stops the renewal d after the grant, so that a holder that never unlocks loses the lease one watchdog time later. Fixed leases
-// do not change. A call that enters a grant again has the limit of that grant: its own WithMaxHold has no effect.
+// WithMaxHold stops the renewal d after the grant, so that a holder that never unlocks loses the lease at most one watchdog time later. Fixed
+// leases do not change. A call that enters a grant again has the limit of that grant: its own WithMaxHold has no effect.
 func WithMaxHold(d time.Duration) LockOption { return leases.WithMaxHold(d) }
 
 // WithLinger leaves the key of a [Mutex] with the Client for d after Unlock, at most 20ms. The next call of the Client on
