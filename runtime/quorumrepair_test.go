@@ -293,7 +293,11 @@ func TestRedLock_UnlockSaysThatItWasLost(t *testing.T) {
 			all[n/2].proxy.Delay(0)
 			end()
 			freeAgain(t, all, key)
-			return errors.Is(err, lockrt.ErrLost)
+			if !errors.Is(err, lockrt.ErrLost) {
+				return false
+			}
+			require.Regexp(t, `: lease lost: \d of its \d parts were lost$`, err)
+			return true
 		})
 	}
 }

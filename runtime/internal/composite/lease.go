@@ -340,7 +340,7 @@ func (co *compositeLease) Unlock(l *leases.Lease) error {
 	case errors.Is(cause, failure.ErrLost):
 		return failure.Join(cause, err)
 	case err == nil && len(parts)-missed < co.needs:
-		return failure.Lost(fmt.Errorf("%d of its %d parts were", missed, len(parts)))
+		return failure.Lost(fmt.Errorf("%d of its %d parts were lost", missed, len(parts)))
 	}
 	return err
 }
