@@ -309,6 +309,29 @@ func TestText_Lingers(t *testing.T) {
 	require.Regexp(t, `k +mutex +lingers +0s +orders on vm pid 7`, out.String())
 }
 
+// TestText_Holds shows that the holds of permits and of readers are no entries, and that a lease or a key without an end does not end.
+func TestText_Holds(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for kind, want := range map[lockrt.Kind]string{
+		lockrt.KindMutex: "owner one:1, entered 2 times, lease ends in 1m00s", lockrt.KindWrite: "owner one:1, entered 2 times, lease ends in 1m00s",
+		lockrt.KindRead: "owner one:1, 2 readers, lease ends in 1m00s", lockrt.KindPermit: "owner one:1, 2 permits, lease ends in 1m00s",
+	} {
+		w := survey.New()
+		w.Add(lockrt.Snapshot{
+			Process: lockrt.Process{ID: "one"},
+			Held:    []lockrt.HeldLock{{Key: "k", Kind: kind, Owner: "one:1", Since: now, Holds: 2, Left: time.Minute}},
+		})
+		var out bytes.Buffer
+		o := &options{}
+		o.Stdout = &out
+		o.detail(Detail{Lock: w.Locks["k"], Redis: []Entry{{Name: "k", Type: "string", TTLMS: -1}}})
+		require.Contains(t, out.String(), "    "+want+"\n")
+		require.Contains(t, out.String(), "    k (string, does not end)\n")
+	}
+	require.Equal(t, "process one, gone; the lease does not end", hasIt(Holder{Who: survey.Who{Process: "one"}, LeftMS: -1, Gone: true}, now))
+}
+
 // TestBadInput shows that an impossible command prints one sentence, returns the right exit code,
 // and ends in time.
 func TestBadInput(t *testing.T) {

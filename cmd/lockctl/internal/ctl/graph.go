@@ -115,7 +115,7 @@ func hasIt(h Holder, now time.Time) string {
 		text += ", for " + since(h.Since, now)
 	}
 	if h.Gone {
-		text += ", gone; the lease ends in " + left(h.LeftMS)
+		text += ", gone; the lease " + ends(h.LeftMS)
 	}
 	return text
 }

@@ -137,6 +137,14 @@ func left(ms int64) string {
 	return short(time.Duration(min(ms, most)) * time.Millisecond)
 }
 
+// ends says when a lease or a key ends.
+func ends(ms int64) string {
+	if ms < 0 {
+		return "does not end"
+	}
+	return "ends in " + left(ms)
+}
+
 // sweepStep is how many keys one command of a sweep reads: so few that it blocks the server for less than a
 // millisecond.
 const sweepStep = 250

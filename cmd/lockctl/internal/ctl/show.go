@@ -10,6 +10,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/internal/survey"
+	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
 // A Detail is the output of show as JSON.
@@ -155,6 +156,17 @@ func (o *options) entry(ctx context.Context, name string) (e Entry, ok bool, err
 	return e, true, nil
 }
 
+// holds says what n holds of a lock of this kind are.
+func holds(kind string, n int) string {
+	switch lockrt.Kind(kind) {
+	case lockrt.KindPermit:
+		return count(n, "permit", "permits")
+	case lockrt.KindRead:
+		return count(n, "reader", "readers")
+	}
+	return "entered " + count(n, "time", "times")
+}
+
 func (o *options) detail(d Detail) {
 	now := time.Now()
 	fmt.Fprintf(o.Stdout, "%s (%s)\n", clean(d.Lock.Key), clean(d.Lock.Kind))
@@ -163,7 +175,7 @@ func (o *options) detail(d Detail) {
 	}
 	for _, h := range d.Lock.Holders {
 		fmt.Fprintf(o.Stdout, "  held by %s\n", clean(hasIt(h, now)))
-		fmt.Fprintf(o.Stdout, "    owner %s, entered %s, lease ends in %s", clean(h.Owner), count(h.Holds, "time", "times"), left(h.LeftMS))
+		fmt.Fprintf(o.Stdout, "    owner %s, %s, lease %s", clean(h.Owner), holds(d.Lock.Kind, h.Holds), ends(h.LeftMS))
 		if h.Token != 0 {
 			fmt.Fprintf(o.Stdout, ", token %d", h.Token)
 		}
@@ -186,7 +198,7 @@ func (o *options) detail(d Detail) {
 		if i == 0 {
 			fmt.Fprintln(o.Stdout, "  in Redis:")
 		}
-		fmt.Fprintf(o.Stdout, "    %s (%s, ends in %s)\n", clean(e.Name), clean(e.Type), left(e.TTLMS))
+		fmt.Fprintf(o.Stdout, "    %s (%s, %s)\n", clean(e.Name), clean(e.Type), ends(e.TTLMS))
 		for _, v := range e.Values {
 			fmt.Fprintf(o.Stdout, "      %s\n", clean(fit(v, 90)))
 		}
