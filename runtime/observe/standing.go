@@ -39,7 +39,7 @@ type PermitStanding struct {
 
 // A RedStanding has the states of the key of a RedLock on its servers, each at one moment.
 type RedStanding struct {
-	Majority int // on how many servers the lock is held by its holder
+	Majority int // how many servers are a majority: a holder has the lock on that many, or on more
 	Held     int // on how many servers the key is held, by one holder or by several Clients that are still trying
 	Ours     int // on how many of these the Clients of this RedLock hold it
 	Servers  []ServerStanding
