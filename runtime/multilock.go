@@ -14,7 +14,7 @@ import (
 // allocation (1968). After half a second a call yields to a Java program that lists them in another order.
 // Neighbouring mutexes of one Client take one round trip together. The lease ends with the first loss of a member, see
 // [Lease.Parts]. Each part has its own token. [Hooks] report one call and one lease, to the first Client; [Stats]
-// counts the parts.
+// counts one call in Calls, and the parts elsewhere.
 type MultiLock composite.MultiLock
 
 // Key returns the keys of the members, in order, separated by a comma and a space.

@@ -655,3 +655,20 @@ func TestNewMultiLock_Allocations(t *testing.T) { // testing.AllocsPerRun does n
 	}
 	require.LessOrEqual(t, least, 6.0)
 }
+
+// Stats count one call of a MultiLock, and otherwise its parts.
+func TestMultiLock_Stats(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	x, y := c.Mutex(redistest.Key(t, "x")), c.Mutex(redistest.Key(t, "y"))
+	lease := ok(t)(lockrt.NewMultiLock(x, y).Lock(patient(t)))
+	stats := c.Stats()
+	require.Equal(t, []lockrt.CallCount{{Kind: lockrt.KindMulti, Outcome: lockrt.OutcomeAcquired, Count: 1}}, stats.Calls)
+	require.Equal(t, 2, stats.Held)
+	waits := uint64(0)
+	for _, bucket := range stats.Waits {
+		waits += bucket.Count
+	}
+	require.EqualValues(t, 2, waits)
+	require.NoError(t, lease.Unlock(t.Context()))
+}

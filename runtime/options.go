@@ -200,7 +200,7 @@ func each[To, From leases.Option](opts []From) []To {
 
 // WithWait bounds the wait: after d the call fails with [ErrNotAcquired], or with [ErrUnavailable] if Redis does not
 // answer within one more second, of a RedLock within [Options.RedLockTimeout]. 0 tries once, [UntilDone] is no bound. Another negative d is [ErrBadOption], and so is
-// any d for a call that tries once. The timeout of a context would end the lease's context, too. Redisson's waitTime.
+// any d as an option of a call that tries once. The timeout of a context would end the lease's context, too. Redisson's waitTime.
 func WithWait(d time.Duration) LockOption { return leases.WithWait(d) }
 
 // WithLease sets a fixed lease, at least 100ms, that is not renewed: the lock is free d after the grant, and the
@@ -220,7 +220,8 @@ func WithMaxHold(d time.Duration) LockOption { return leases.WithMaxHold(d) }
 // the same terms has it without a request, and with a fencing token of its own. The Client gives the key back when d is
 // over, when another process waits for it, and at Close and Shutdown. Java waits meanwhile, and Redis refuses the TryLock of
 // another process; so Unlock gives a reused key back once Redis granted it 10ms ago. Fixed and extended leases
-// do not linger, and no key lingers with a Cohort of 1. 0 turns [Options.Linger] off. Other kinds of locks refuse it.
+// do not linger, and no key lingers with a Cohort of 1. 0 turns [Options.Linger] off. Other kinds of
+// locks refuse all but 0.
 func WithLinger(d time.Duration) LockOption { return leases.WithLinger(d) }
 
 // WithFencing gives the lease a fencing token, see [Lease.Token]. Redisson's RFencedLock, which uses the same

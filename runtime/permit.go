@@ -68,8 +68,8 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	return (*locks.PermitSemaphore)(s).Release(ctx, ids...)
 }
 
-// UpdateLease makes the permit with that id end d from now, sooner or later, or never with [UntilDone], and reports
-// whether there is one. Its [Permit] here is trusted for no longer from the call on; a fixed one with only this id is
+// UpdateLease makes the permit with that id end d from now, at least 100ms, sooner or later, or never with [UntilDone], and
+// reports whether there is one. Its [Permit] here is trusted for no longer from the call on; a fixed one with only this id is
 // trusted for longer after the confirmation. Redisson's updateLeaseTime.
 func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Duration) (bool, error) {
 	return (*locks.PermitSemaphore)(s).UpdateLease(ctx, id, d)
@@ -97,8 +97,8 @@ func (s *PermitSemaphore) Total(ctx context.Context) (int, error) {
 	return (*locks.PermitSemaphore)(s).Total(ctx)
 }
 
-// TrySetPermits creates the semaphore with n permits for ttl, 0 for ever, and reports false if it exists. Taken permits end with it,
-// also those that are renewed or extended: each [Permit] of this library is lost before.
+// TrySetPermits creates the semaphore with n permits for ttl, at least 100ms, or 0 for ever, and reports false if it exists.
+// Taken permits end with it, also those that are renewed or extended: each [Permit] of this library is lost before.
 // Redisson's trySetPermits.
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
 	return (*locks.PermitSemaphore)(s).TrySetPermits(ctx, n, ttl)

@@ -55,7 +55,8 @@ func (s *Semaphore) Resize(ctx context.Context, delta int) (bool, error) {
 	return (*locks.Semaphore)(s).Resize(ctx, delta)
 }
 
-// TrySetPermits creates the semaphore with n permits for ttl, 0 for ever, and reports false if it exists. Redisson's trySetPermits.
+// TrySetPermits creates the semaphore with n permits for ttl, at least 100ms, or 0 for ever, and reports false if it exists.
+// Redisson's trySetPermits.
 func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {
 	return (*locks.Semaphore)(s).TrySetPermits(ctx, n, ttl)
 }

@@ -14,7 +14,7 @@ type Stats struct {
 	HandOversLocal  uint64 // from one call of this process to the next, without a request to Redis
 	HandOversRemote uint64 // from another process to this one
 
-	// Waits has the times of the calls that got their lock without reentry. WaitSum is the sum.
+	// Waits has the times of the calls that got their lock without reentry, of a MultiLock the time of each part. WaitSum is the sum.
 	Waits   []WaitBucket
 	WaitSum time.Duration
 
