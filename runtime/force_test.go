@@ -178,6 +178,30 @@ func TestClient_ForceUnlock_AtOnce(t *testing.T) {
 	require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
 }
 
+// TestClient_ForceUnlock_AllOwners takes a read-write lock only from all of its owners.
+func TestClient_ForceUnlock_AllOwners(t *testing.T) {
+	t.Parallel()
+	c, operator, key := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{}), redistest.Key(t, "k")
+	force := func(owners ...string) bool {
+		t.Helper()
+		taken, err := operator.ForceUnlock(patient(t), key, owners...)
+		require.NoError(t, err)
+		return taken
+	}
+	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+	writer := ok(t)(c.RWMutex(key).Lock(ctx))
+	reader := ok(t)(c.RWMutex(key).RLock(ctx))
+	standing, err := operator.RWMutex(key).Inspect(patient(t))
+	require.NoError(t, err)
+	require.Len(t, standing.Readers, 1)
+	require.False(t, force(standing.Writer))
+	require.False(t, force(standing.Readers...))
+	require.NoError(t, errors.Join(writer.Err(), reader.Err()))
+	require.True(t, force(standing.Writer, standing.Readers[0]))
+	receive(t, writer.Context().Done(), "the loss of the writer")
+	receive(t, reader.Context().Done(), "the loss of the reader")
+}
+
 // TestClient_ForceUnlock_Refused calls what cannot be done.
 func TestClient_ForceUnlock_Refused(t *testing.T) {
 	t.Parallel()

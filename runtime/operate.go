@@ -36,9 +36,9 @@ func (c *Client) Fleet(ctx context.Context, key string) (Fleet, error) {
 	return (*locks.Client)(c).Fleet(ctx, key)
 }
 
-// ForceUnlock takes key, of any kind of lock, from owners and reports whether it did; it takes nothing from others. Owners are those of [Standing] or
-// [Snapshot]: the holder, all readers or some permits. They lose it at once, permits at their renewal, Java when it unlocks. After an error call it
-// again: no other holder loses the key. Two round trips.
+// ForceUnlock takes key, of any kind of lock, from owners and reports whether it did; it takes nothing from others. Owners are those of [Standing],
+// [RWStanding] or [Snapshot]: the holder, all readers, a writer and all readers beside it, or some permits. They lose it at once, permits at their
+// renewal, Java when it unlocks. After an error call it again: no other holder loses the key. Two round trips.
 func (c *Client) ForceUnlock(ctx context.Context, key string, owners ...string) (bool, error) {
 	return (*locks.Client)(c).ForceUnlock(ctx, key, owners...)
 }
