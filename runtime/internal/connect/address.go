@@ -79,11 +79,24 @@ func parse(text string) (option rueidis.ClientOption, u *url.URL, said url.Value
 	if said, err = url.ParseQuery(u.RawQuery); err != nil || u.Opaque != "" {
 		return option, nil, nil, errNoURL
 	}
-	for name := range said {
+	if u.Scheme == "unix" && u.Host != "" {
+		if strings.Contains(u.Path, "@") { // the host may be the beginning of a password
+			return option, nil, nil, errNoURL
+		}
+		return option, nil, nil, fmt.Errorf("%w: unix://%s%s names the host %s; the URL of the socket with the path /%s%s is unix:///%s%s",
+			failure.ErrBadOption, u.Host, u.Path, u.Host, u.Host, u.Path, u.Host, u.Path)
+	}
+	for name, values := range said {
 		if !slices.Contains(parameters, name) {
 			return option, nil, nil, fmt.Errorf("%w: the URL has an unknown parameter %q; known ones are %s", failure.ErrBadOption, name,
 				strings.Join(parameters, ", "))
 		}
+		if len(values) > 1 && name != "addr" {
+			return option, nil, nil, fmt.Errorf("%w: the URL has %s twice", failure.ErrBadOption, name)
+		}
+	}
+	if number := strings.TrimPrefix(u.Path, "/"); said.Has("db") && u.Scheme != "unix" && number != "" && number != said.Get("db") {
+		return option, nil, nil, fmt.Errorf("%w: the URL has two databases, /%s and db=%s", failure.ErrBadOption, number, said.Get("db"))
 	}
 	for _, addr := range said["addr"] {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
@@ -118,10 +131,13 @@ func (o Options) secure(scheme string, option *rueidis.ClientOption) error {
 	if option.TLSConfig == nil {
 		return fmt.Errorf("lockgen: Options.TLS: %w: the url begins with %s://, not with rediss://", failure.ErrBadOption, scheme)
 	}
-	name := option.TLSConfig.ServerName
+	said := option.TLSConfig
 	option.TLSConfig = o.TLS.Clone()
 	if option.TLSConfig.ServerName == "" {
-		option.TLSConfig.ServerName = name
+		option.TLSConfig.ServerName = said.ServerName
+	}
+	if said.InsecureSkipVerify { // skip_verify of the url
+		option.TLSConfig.InsecureSkipVerify = true
 	}
 	return nil
 }

@@ -110,6 +110,10 @@ func TestAddress_Parameters(t *testing.T) {
 		"redis://h:1?cluster=true&master_set=m":       "master_set",
 		"redis://h:1?cluster=false&addr=g:2":          "cluster",
 		"redis://h:1?master_set=m&sentinel_pasword=p": `"sentinel_pasword"`,
+		"redis://h:1?db=1&db=2":                       "db twice",
+		"redis://h:1?master_set=m&master_set=n":       "master_set twice",
+		"redis://h:1?cluster=false&cluster=true":      "cluster twice",
+		"redis://h:1/1?db=2":                          "/1 and db=2",
 	} {
 		_, err := options().address(text)
 		require.ErrorIs(t, err, failure.ErrBadOption, text)
@@ -117,11 +121,29 @@ func TestAddress_Parameters(t *testing.T) {
 	}
 	for _, text := range []string{
 		"redis://h:1?db=1&protocol=2&client_cache=0&client_name=n&dial_timeout=1s&write_timeout=1s&max_retries=3", "rediss://h:1?skip_verify=true",
-		"redis://h:1?cluster=true&addr=g:2", "redis://h:1?cluster=false&master_set=m&addr=g:2",
+		"redis://h:1?cluster=true&addr=g:2", "redis://h:1?cluster=false&master_set=m&addr=g:2", "redis://h:1?addr=g:2&addr=f:3", "redis://h:1/2?db=2",
 	} {
 		_, err := options().address(text)
 		require.NoError(t, err, text)
 	}
+}
+
+// TestAddress_Socket shows that a URL with two slashes before the path of a socket is refused: the first folder would be its host, which nobody asks.
+func TestAddress_Socket(t *testing.T) {
+	t.Parallel()
+	for text, right := range map[string]string{
+		"unix://var/run/x.sock": "is unix:///var/run/x.sock", "unix://x.sock": "is unix:///x.sock", "unix://:s3cret@var/x.sock?db=1": "is unix:///var/x.sock",
+		"unix://u:12/s3cret@/x.sock": "percent-encoded",
+	} {
+		_, err := options().address(text)
+		require.ErrorIs(t, err, failure.ErrBadOption, text)
+		require.ErrorContains(t, err, right, text)
+		require.NotContains(t, err.Error(), "s3cret")
+	}
+	at, err := options().address("unix://:s3cret@/var/run/x.sock?db=1")
+	require.NoError(t, err)
+	require.Equal(t, []string{"/var/run/x.sock"}, at.option.InitAddress)
+	require.Equal(t, 1, at.option.SelectDB)
 }
 
 func TestAddress_TLS(t *testing.T) {
@@ -136,6 +158,11 @@ func TestAddress_TLS(t *testing.T) {
 	at, err = o.address("rediss://h:1?cluster=true")
 	require.NoError(t, err)
 	require.Empty(t, at.option.TLSConfig.ServerName, "each server has its own")
+	require.False(t, at.option.TLSConfig.InsecureSkipVerify)
+	at, err = o.address("rediss://h:1?skip_verify=true")
+	require.NoError(t, err)
+	require.True(t, at.option.TLSConfig.InsecureSkipVerify, "the URL says so")
+	require.False(t, o.TLS.InsecureSkipVerify, "the caller's own is a copy")
 	_, err = o.address("redis://h:1")
 	require.ErrorIs(t, err, failure.ErrBadOption)
 }
