@@ -175,8 +175,8 @@ func (o Options) settings() core.Settings {
 }
 
 // A LockOption adjusts a lock, as an argument of the method of the [Client] that makes it, or of one call. The option
-// of the call wins; [WithLease] and
-// [WithWatchdog] undo each other. A nil option, an unusable option, and an option that means nothing for the kind are [ErrBadOption]: a
+// of the call wins. If an option is given twice in one place, the last one counts; [WithLease] and [WithWatchdog] undo each other. A nil
+// option, an unusable option, and an option that means nothing for the kind are [ErrBadOption]: a
 // [Semaphore] and a [CountDownLatch] take no lease, max hold or token, permits and readers take no token.
 type LockOption interface{ leases.Option }
 

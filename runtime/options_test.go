@@ -104,6 +104,31 @@ func TestOptions_WaitOfThePrimitive(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 }
 
+// TestOptions_TheLastCounts: of an option that is given twice in one place the last one counts, and that of a call more than that of the lock.
+func TestOptions_TheLastCounts(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	key := redistest.Key(t, "k")
+	m := c.Mutex(key, lockrt.WithName("first"), lockrt.WithName("last"), lockrt.WithLease(-1), lockrt.WithWatchdog(time.Hour),
+		lockrt.WithWait(-1), lockrt.WithWait(time.Hour), lockrt.WithWait(0))
+	for _, test := range []struct {
+		opts []lockrt.LockOption
+		want lockrt.HeldLock
+	}{
+		{nil, lockrt.HeldLock{Name: "last", Lease: time.Hour, Renewed: true}},
+		{[]lockrt.LockOption{lockrt.WithName("call"), lockrt.WithWatchdog(time.Hour), lockrt.WithLease(-1), lockrt.WithLease(time.Minute)},
+			lockrt.HeldLock{Name: "call", Lease: time.Minute}},
+	} {
+		lease, err := m.Lock(patient(t), test.opts...)
+		require.NoError(t, err)
+		held := c.Snapshot().Held[0]
+		require.Equal(t, test.want, lockrt.HeldLock{Name: held.Name, Lease: held.Lease, Renewed: held.Renewed})
+		_, err = m.Lock(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired)
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+}
+
 // A lock with the longest duration that there is, in any option, is granted, extended and released.
 func TestOptions_TheLongestDurations(t *testing.T) {
 	t.Parallel()
