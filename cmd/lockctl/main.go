@@ -12,7 +12,7 @@
 //	lockctl run [flags] key -- command           runs a command under a lock
 //	lockctl doctor                               checks whether a server suits locks
 //
-// All take -url (as lockrt.Open does; default $REDIS_URL, else redis://localhost:6379), -timeout and -json. docs/operating.md shows how to use them.
+// All take -url (as lockrt.Open does; default $REDIS_URL, else redis://localhost:6379), -timeout and -json, and for TLS -cacert, -cert and -key. docs/operating.md shows how to use them.
 package main
 
 import (

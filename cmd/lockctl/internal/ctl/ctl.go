@@ -91,6 +91,7 @@ type options struct {
 	verb    string
 	args    []string
 	url     string
+	tls     security
 	timeout time.Duration
 	json    bool
 
@@ -114,6 +115,8 @@ func usage(w io.Writer) {
 Flags of all verbs:
 
   -url URL        the server, as lockrt.Open takes it; default $REDIS_URL, else redis://localhost:6379
+  -cacert FILE    authorities that the servers' certificates are of, for rediss://; default those of the system
+  -cert FILE      a certificate to show the servers, with -key FILE, its private key
   -timeout d      how long to wait for answers; default 5s
   -json           print JSON, version `+fmt.Sprint(JSONVersion)+`
 
@@ -146,6 +149,7 @@ func Run(ctx context.Context, env Env) int {
 	flags.SetOutput(io.Discard)
 	// A default value would be printed by -h, with the password in it.
 	flags.StringVar(&o.url, "url", "", "the server, as lockrt.Open takes it; default $REDIS_URL, else redis://localhost:6379")
+	o.tls.flags(flags)
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "how long to wait for answers")
 	flags.BoolVar(&o.json, "json", false, "print JSON")
 	if v.flags != nil {
@@ -193,9 +197,16 @@ func (o *options) open(ctx context.Context, opts lockrt.Options) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	opts.Name, opts.OpTimeout = "lockctl", o.timeout
+	var err error
+	if opts.TLS, err = o.tls.config(); err != nil {
+		return err
+	}
 	c, err := lockrt.Open(ctx, o.url, opts)
 	if err != nil {
 		if text, url := strings.CutPrefix(err.Error(), "lockgen: open: "); url && errors.Is(err, lockrt.ErrBadOption) {
+			if why, secured := strings.CutPrefix(text, "lockgen: Options.TLS: "); secured {
+				return &usageError{"-cacert, -cert and -key: " + why}
+			}
 			return &usageError{"-url: " + text}
 		}
 		return err
