@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -303,6 +304,28 @@ func TestAsk(t *testing.T) {
 		_, asked = all[0].Ask(ctx, ids, "")
 		require.False(t, asked, "a process that cannot hear asks nobody")
 	})
+}
+
+// Keys that are not UTF-8 arrive as they are, although an answer is JSON.
+func TestAsk_KeysOfBytes(t *testing.T) {
+	timed(t, func(t *testing.T, s *server) {
+		p, far := s.join(t, "asks"), s.join(t, "far")
+		far.hold("k:\xff", time.Hour)
+		far.hold("k:\xfe\xff", time.Hour)
+		far.calls = []Call{{Key: "w:\xff", Ctx: t.Context()}}
+		f, asked := p.Ask(t.Context(), []string{"far"}, "")
+		require.True(t, asked)
+		var keys []string
+		for _, h := range f.Processes[0].Held {
+			keys = append(keys, h.Key)
+		}
+		require.ElementsMatch(t, []string{"k:\xff", "k:\xfe\xff"}, keys)
+		require.Equal(t, "w:\xff", f.Processes[0].Waiting[0].Key)
+	})
+	w := observe.WaitingCall{Key: "\xff", Under: []observe.LeaseRef{{Key: "plain"}, {Key: "\xfe"}}}
+	var m message
+	require.NoError(t, json.Unmarshal([]byte(partsOf(observe.Snapshot{Waiting: []observe.WaitingCall{w}}, "1")[0]), &m))
+	require.Equal(t, []observe.WaitingCall{w}, m.read().Waiting)
 }
 
 // A process that is asked too often refuses, and is asked again a second later.

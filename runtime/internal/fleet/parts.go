@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -49,6 +50,74 @@ type part struct {
 	Refused string `json:"refused,omitempty"` // why
 }
 
+// A message is a part as a process reads it. JSON has only UTF-8: a key with other bytes has its bytes beside it.
+type message struct {
+	part
+
+	Held    []heldLock    `json:"held"`
+	Waiting []waitingCall `json:"waiting"`
+}
+
+type heldLock struct {
+	observe.HeldLock
+
+	Bytes []byte `json:"key_bytes,omitempty"`
+}
+
+type waitingCall struct {
+	observe.WaitingCall
+
+	Bytes []byte     `json:"key_bytes,omitempty"`
+	Under []leaseRef `json:"under,omitempty"`
+}
+
+type leaseRef struct {
+	observe.LeaseRef
+
+	Bytes []byte `json:"key_bytes,omitempty"`
+}
+
+// bytesOf returns the bytes of a key that is not UTF-8.
+func bytesOf(key string) []byte {
+	if utf8.ValidString(key) {
+		return nil
+	}
+	return []byte(key)
+}
+
+// restore has a key be its bytes, if JSON has lost them.
+func restore(key *string, bytes []byte) {
+	if len(bytes) > 0 {
+		*key = string(bytes)
+	}
+}
+
+func messageOf(w observe.WaitingCall) waitingCall {
+	call := waitingCall{WaitingCall: w, Bytes: bytesOf(w.Key)}
+	for _, u := range w.Under {
+		call.Under = append(call.Under, leaseRef{u, bytesOf(u.Key)})
+	}
+	return call
+}
+
+// read returns the part, with the keys as they are.
+func (m message) read() part {
+	p := m.part
+	for _, h := range m.Held {
+		restore(&h.Key, h.Bytes)
+		p.Held = append(p.Held, h.HeldLock)
+	}
+	for _, w := range m.Waiting {
+		restore(&w.Key, w.Bytes)
+		for _, u := range w.Under {
+			restore(&u.Key, u.Bytes)
+			w.WaitingCall.Under = append(w.WaitingCall.Under, u.LeaseRef)
+		}
+		p.Waiting = append(p.Waiting, w.WaitingCall)
+	}
+	return p
+}
+
 // partsOf returns s as JSON, in parts each of which can be read by itself.
 func partsOf(s observe.Snapshot, id string) []string {
 	base := part{Snapshot: s, ID: id}
@@ -64,12 +133,12 @@ func partsOf(s observe.Snapshot, id string) []string {
 		return &all[len(all)-1]
 	}
 	for _, h := range s.Held {
-		text := encoded(h)
+		text := encoded(heldLock{h, bytesOf(h.Key)})
 		l := last(text)
 		l.held = append(l.held, text)
 	}
 	for _, w := range s.Waiting {
-		text := encoded(w)
+		text := encoded(messageOf(w))
 		l := last(text)
 		l.waiting = append(l.waiting, text)
 	}

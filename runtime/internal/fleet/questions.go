@@ -82,9 +82,9 @@ func (s *questions) answered(text string) {
 	if s.Asking() == 0 || len(text) > 2*mostPart {
 		return
 	}
-	var p part
-	if err := json.Unmarshal([]byte(text), &p); err == nil { // otherwise its question is unknown
-		s.heard(p, len(text))
+	var m message
+	if err := json.Unmarshal([]byte(text), &m); err == nil { // otherwise its question is unknown
+		s.heard(m.read(), len(text))
 	}
 }
 
