@@ -168,34 +168,6 @@ func older(a, b *time.Time) int {
 	return a.Compare(*b)
 }
 
-// Matches reports whether a pattern fits a key: a pattern in which * stands for any text and ? for one character.
-func Matches(pattern, key string) bool {
-	if pattern == "" {
-		return true
-	}
-	p, k := []rune(pattern), []rune(key)
-	star, mark := -1, 0
-	i, j := 0, 0
-	for j < len(k) {
-		switch {
-		case i < len(p) && p[i] == '*':
-			star, mark = i, j
-			i++
-		case i < len(p) && (p[i] == '?' || p[i] == k[j]):
-			i, j = i+1, j+1
-		case star >= 0:
-			mark++
-			i, j = star+1, mark
-		default:
-			return false
-		}
-	}
-	for i < len(p) && p[i] == '*' {
-		i++
-	}
-	return i == len(p)
-}
-
 func whoOf(p lockrt.Process) Who {
 	return Who{Process: p.ID, Service: p.Name, Host: p.Host, PID: p.PID, Program: p.Program}
 }

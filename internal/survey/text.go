@@ -44,3 +44,48 @@ func Short(d time.Duration) string {
 	}
 	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
 }
+
+// Matches reports whether a pattern fits a key: a pattern in which * stands for any text and ? for one character.
+func Matches(pattern, key string) bool {
+	if pattern == "" {
+		return true
+	}
+	p, k := charactersOf(pattern), charactersOf(key)
+	star, mark := -1, 0
+	i, j := 0, 0
+	for j < len(k) {
+		switch {
+		case i < len(p) && p[i] == '*':
+			star, mark = i, j
+			i++
+		case i < len(p) && (p[i] == '?' || p[i] == k[j]):
+			i, j = i+1, j+1
+		case star >= 0:
+			mark++
+			i, j = star+1, mark
+		default:
+			return false
+		}
+	}
+	for i < len(p) && p[i] == '*' {
+		i++
+	}
+	return i == len(p)
+}
+
+// charactersOf returns the characters of text. A byte that is not UTF-8 is a character of its own.
+func charactersOf(text string) []rune {
+	runes := []rune(text)
+	if utf8.ValidString(text) {
+		return runes
+	}
+	runes = runes[:0]
+	for text != "" {
+		r, n := utf8.DecodeRuneInString(text)
+		if r == utf8.RuneError && n == 1 {
+			r = unicode.MaxRune + 1 + rune(text[0])
+		}
+		runes, text = append(runes, r), text[n:]
+	}
+	return runes
+}

@@ -25,7 +25,7 @@ func force(ctx context.Context, o *options) int {
 	if !o.yes && !o.Asks {
 		return o.fail(exitUsage, errors.New("nobody can be asked here: -yes takes the lock without asking"))
 	}
-	key := o.args[0]
+	key := survey.KeyOf(o.args[0])
 	var from *Lock
 	var silent, owners []string // the processes that did not answer, and what the holders have in Redis
 	var whole bool              // owners are all of it
@@ -37,7 +37,7 @@ func force(ctx context.Context, o *options) int {
 		from, silent = w.Locks[key], w.Silent
 		switch {
 		case from == nil || len(from.Holders) == 0:
-			return o.fail(exitFound, fmt.Errorf("nobody holds %s", key)), nil
+			return o.fail(exitFound, fmt.Errorf("nobody holds %s", quoted(key))), nil
 		}
 		owners, whole, err = survey.Owners(ctx, o.rc, from, from.Holders)
 		return exitOK, err
@@ -47,7 +47,7 @@ func force(ctx context.Context, o *options) int {
 	}
 	if !o.json || !o.yes {
 		for _, h := range from.Holders {
-			fmt.Fprintf(o.Stderr, "%s is held by %s\n", clean(key), clean(hasIt(h, time.Now())))
+			fmt.Fprintf(o.Stderr, "%s is held by %s\n", quoted(key), clean(hasIt(h, time.Now())))
 		}
 	}
 	if !o.yes && !o.agreed("Take it? [y/N] ") {
@@ -60,13 +60,13 @@ func force(ctx context.Context, o *options) int {
 			return 0, err
 		}
 		if !taken {
-			return o.fail(exitTaken, fmt.Errorf("somebody else has %s by now, or nobody; nothing was done", key)), nil
+			return o.fail(exitTaken, fmt.Errorf("somebody else has %s by now, or nobody; nothing was done", quoted(key))), nil
 		}
 		if o.json {
-			o.print(Forced{JSONVersion, key, true, from.Holders})
+			o.print(Forced{JSONVersion, survey.JSONKey(key), true, from.Holders})
 			return exitOK, nil
 		}
-		fmt.Fprintf(o.Stdout, "%s was taken.\n", clean(key))
+		fmt.Fprintf(o.Stdout, "%s was taken.\n", quoted(key))
 		if !whole {
 			fmt.Fprintln(o.Stdout, "Of permits that were acquired together only the first one: the others end with their lease time.")
 		}

@@ -43,7 +43,7 @@ func why(ctx context.Context, o *options) int {
 		if err != nil {
 			return 0, err
 		}
-		key := o.args[0]
+		key := survey.KeyOf(o.args[0])
 		if w.Locks[key] == nil {
 			if err := w.Read(ctx, o.c, []string{key}); err != nil {
 				return 0, err
@@ -51,7 +51,7 @@ func why(ctx context.Context, o *options) int {
 		}
 		l := w.Locks[key]
 		if l == nil {
-			return o.fail(exitFound, fmt.Errorf("nobody holds %s or waits for it", key)), nil
+			return o.fail(exitFound, fmt.Errorf("nobody holds %s or waits for it", quoted(key))), nil
 		}
 		g := w.Graph()
 		r := Reason{Version: JSONVersion, Key: key, Holders: l.Holders, Chains: g.Chains(l), Deadlocks: []Circle{}, Silent: w.Silent, Mute: w.Mute}
@@ -61,6 +61,7 @@ func why(ctx context.Context, o *options) int {
 			}
 		}
 		if o.json {
+			r.Key = survey.JSONKey(key)
 			o.print(r)
 			return exitOK, nil
 		}
@@ -72,7 +73,7 @@ func why(ctx context.Context, o *options) int {
 func (o *options) explain(r Reason) {
 	now := time.Now()
 	if len(r.Chains) == 0 {
-		fmt.Fprintf(o.Stdout, "Nobody waits for %s.\n", clean(r.Key))
+		fmt.Fprintf(o.Stdout, "Nobody waits for %s.\n", quoted(r.Key))
 		for _, h := range r.Holders {
 			fmt.Fprintf(o.Stdout, "  held by %s\n", clean(hasIt(h, now)))
 		}
@@ -133,13 +134,13 @@ func writeChain(w io.Writer, l Link, depth int, now time.Time) {
 	indent := strings.Repeat("  ", depth)
 	switch {
 	case l.Circle:
-		fmt.Fprintf(w, "%s%s, see above: a deadlock\n", indent, clean(waits(l.Waiter, now)+" for "+l.Key))
+		fmt.Fprintf(w, "%s%s, see above: a deadlock\n", indent, clean(waits(l.Waiter, now))+" for "+quoted(l.Key))
 		return
 	case l.Above:
-		fmt.Fprintf(w, "%s%s, see above\n", indent, clean(waits(l.Waiter, now)+" for "+l.Key))
+		fmt.Fprintf(w, "%s%s, see above\n", indent, clean(waits(l.Waiter, now))+" for "+quoted(l.Key))
 		return
 	}
-	fmt.Fprintf(w, "%s%s\n", indent, clean(waits(l.Waiter, now)+" for "+l.Key))
+	fmt.Fprintf(w, "%s%s\n", indent, clean(waits(l.Waiter, now))+" for "+quoted(l.Key))
 	if l.Unknown {
 		fmt.Fprintf(w, "%s  nobody is known to have it\n", indent)
 	}
@@ -155,7 +156,7 @@ func writeCircle(w io.Writer, c Circle, now time.Time) {
 	fmt.Fprintf(w, "Deadlock of %s:\n", count(len(c), "call", "calls"))
 	for i, l := range c {
 		fmt.Fprintf(w, "  %s\n", clean(waits(l.Waiter, now)))
-		fmt.Fprintf(w, "    for %s\n", clean(l.Key))
+		fmt.Fprintf(w, "    for %s\n", quoted(l.Key))
 		has := c[(i+1)%len(c)].Waiter
 		for _, h := range l.Holders {
 			if slices.ContainsFunc(has.Under, func(ref lockrt.LeaseRef) bool { return ref.Owner == h.Owner }) {

@@ -64,7 +64,7 @@ func list(ctx context.Context, o *options) int {
 
 func (o *options) pattern() string {
 	if len(o.args) > 0 {
-		return o.args[0]
+		return survey.KeyOf(o.args[0])
 	}
 	return ""
 }
@@ -94,7 +94,7 @@ func (o *options) show(l *Listing) {
 		if n := len(lock.Waiters); n > 0 {
 			waiting = itoa(n) + ", " + since(lock.Waiters[0].Since, now)
 		}
-		row := []string{lock.Key, lock.Kind, "-", "-", nobody, "", waiting}
+		row := []string{quoted(lock.Key), lock.Kind, "-", "-", nobody, "", waiting}
 		if len(lock.Holders) > 0 {
 			h := lock.Holders[0]
 			who := h.String()
@@ -104,7 +104,7 @@ func (o *options) show(l *Listing) {
 			if n := len(lock.Holders) - 1; n > 0 {
 				who += " and " + itoa(n) + " more"
 			}
-			row = []string{lock.Key, lock.Kind, since(h.Since, now), left(h.LeftMS), who, h.Name, waiting}
+			row = []string{quoted(lock.Key), lock.Kind, since(h.Since, now), left(h.LeftMS), who, h.Name, waiting}
 			if h.Lingers {
 				row[2] = "lingers"
 			}
@@ -115,7 +115,7 @@ func (o *options) show(l *Listing) {
 	case len(l.Locks) > 0:
 		table(o.Stdout, o.Colour, rows)
 	case o.pattern() != "":
-		fmt.Fprintf(o.Stdout, "No lock that is held or wanted matches %s.\n", clean(o.pattern()))
+		fmt.Fprintf(o.Stdout, "No lock that is held or wanted matches %s.\n", quoted(o.pattern()))
 	default:
 		fmt.Fprintln(o.Stdout, "No lock is held or wanted.")
 	}

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/lockgen/lockgen/internal/survey"
 	lockrt "github.com/lockgen/lockgen/runtime"
 )
 
@@ -30,7 +31,7 @@ type grant struct {
 // run runs a command under a lock. A signal that arrives during the wait ends the wait, and run starts no command after
 // it.
 func run(ctx context.Context, o *options) int {
-	key, command := o.args[0], o.args[1:]
+	key, command := survey.KeyOf(o.args[0]), o.args[1:]
 	if command[0] == "--" {
 		command = command[1:]
 	}
@@ -94,7 +95,7 @@ func run(ctx context.Context, o *options) int {
 	code, lost := o.child(g, path, command, key, signals)
 	err = g.free()
 	if lost || errors.Is(err, lockrt.ErrLost) {
-		fmt.Fprintf(o.Stderr, "lockctl run: the lock %s was lost while the command ran\n", clean(key))
+		fmt.Fprintf(o.Stderr, "lockctl run: the lock %s was lost while the command ran\n", quoted(key))
 		return exitLost
 	}
 	if err != nil {

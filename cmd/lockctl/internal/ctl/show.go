@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,17 @@ type Entry struct {
 	Values []string `json:"values,omitempty"` // 64 at most
 }
 
+// MarshalJSON writes the texts as [survey.JSONKey] does: an id of a permit is no UTF-8 either.
+func (e Entry) MarshalJSON() ([]byte, error) {
+	type entry Entry // without this method
+	text := entry(e)
+	text.Name, text.Values = survey.JSONKey(e.Name), nil
+	for _, v := range e.Values {
+		text.Values = append(text.Values, survey.JSONKey(v))
+	}
+	return json.Marshal(text)
+}
+
 // braced returns the name of a companion of a key, as the locks build it.
 func braced(prefix, key string) string {
 	if strings.Contains(key, "{") {
@@ -53,7 +65,7 @@ func besides(key string) []string {
 
 func show(ctx context.Context, o *options) int {
 	return o.with(ctx, func(ctx context.Context) (int, error) {
-		key := o.args[0]
+		key := survey.KeyOf(o.args[0])
 		w, err := o.survey(ctx, key)
 		if err != nil {
 			return 0, err
@@ -80,10 +92,10 @@ func show(ctx context.Context, o *options) int {
 			return code, nil
 		}
 		if d.Lock == nil && len(d.Redis) > 0 && d.Redis[0].Name == key {
-			return o.fail(exitFound, fmt.Errorf("%s is a %s, and no lock that somebody has", key, d.Redis[0].Type)), nil
+			return o.fail(exitFound, fmt.Errorf("%s is a %s, and no lock that somebody has", quoted(key), d.Redis[0].Type)), nil
 		}
 		if d.Lock == nil {
-			return o.fail(exitFound, fmt.Errorf("nobody holds %s or waits for it", key)), nil
+			return o.fail(exitFound, fmt.Errorf("nobody holds %s or waits for it", quoted(key))), nil
 		}
 		o.detail(d)
 		return exitOK, nil
@@ -169,7 +181,7 @@ func holds(kind string, n int) string {
 
 func (o *options) detail(d Detail) {
 	now := time.Now()
-	fmt.Fprintf(o.Stdout, "%s (%s)\n", clean(d.Lock.Key), clean(d.Lock.Kind))
+	fmt.Fprintf(o.Stdout, "%s (%s)\n", quoted(d.Lock.Key), clean(d.Lock.Kind))
 	if len(d.Lock.Holders) == 0 {
 		fmt.Fprintln(o.Stdout, "  nobody has it")
 	}
@@ -190,7 +202,7 @@ func (o *options) detail(d Detail) {
 			fmt.Fprintf(o.Stdout, ", gives up in %s", short(w.Deadline.Sub(now)))
 		}
 		for _, u := range w.Under {
-			fmt.Fprintf(o.Stdout, ", under %s", clean(u.Key))
+			fmt.Fprintf(o.Stdout, ", under %s", quoted(u.Key))
 		}
 		fmt.Fprintln(o.Stdout)
 	}
@@ -198,7 +210,7 @@ func (o *options) detail(d Detail) {
 		if i == 0 {
 			fmt.Fprintln(o.Stdout, "  in Redis:")
 		}
-		fmt.Fprintf(o.Stdout, "    %s (%s, %s)\n", clean(e.Name), clean(e.Type), ends(e.TTLMS))
+		fmt.Fprintf(o.Stdout, "    %s (%s, %s)\n", quoted(e.Name), clean(e.Type), ends(e.TTLMS))
 		for _, v := range e.Values {
 			fmt.Fprintf(o.Stdout, "      %s\n", clean(fit(v, 90)))
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/lockgen/lockgen/internal/survey"
 )
 
-// Formats for text from elsewhere and for times.
-var clean, short = survey.Clean, survey.Short
+// Formats for text from elsewhere, for keys and for times.
+var clean, quoted, short = survey.Clean, survey.Quoted, survey.Short
 
 // fit shortens s to a number of characters.
 func fit(s string, n int) string {
