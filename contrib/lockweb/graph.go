@@ -271,7 +271,7 @@ func (one *actor) box() box {
 // arrowBetween draws a straight arrow to a box at the left, and one around all other boxes.
 func arrowBetween(one *actor, e *edge) arrow {
 	from, to := one.box(), e.to.box()
-	r := arrow{Label: cut(e.key, mostEdgeLabel), Stuck: e.stuck}
+	r := arrow{Label: cut(survey.Quoted(e.key), mostEdgeLabel), Stuck: e.stuck}
 	y1, y2 := from.Y+boxHeight/2, to.Y+boxHeight/2
 	if one.column > e.to.column {
 		x1, x2 := from.X, to.X+boxWidth+6

@@ -21,7 +21,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -53,14 +52,17 @@ type Page struct {
 	once sync.Once
 
 	// turn guards these.
+	databases map[*lockrt.Client]string // the numbers of those that the page knows
+
 	own  History // the waits that looks saw, of calls without hooks
 	seen map[waitID]waitSeen
 	last *view
 }
 
 // Handler returns a page of the locks that clients of this process hold and wait for. Without a client it shows
-// nothing. Locks of one key on different servers are different locks, except those of a [lockrt.RedLock]. Clients of one
-// server need the same address of it, and the page does not tell its databases apart.
+// nothing. Locks of one key on different servers, or in different databases, are different locks, except those of a [lockrt.RedLock]. Clients of one
+// server need the same address of it. If there are several of them, the page asks the server once for the database of each, by CLIENT INFO, from Redis
+// 6.2 on; without the permission it takes all for one database.
 func Handler(clients ...*lockrt.Client) *Page {
 	p := &Page{}
 	for _, c := range clients {
@@ -212,7 +214,7 @@ func (p *Page) survey(ctx context.Context) (*survey.World, error) {
 			}
 		}
 	}
-	sites := sitesOf(p.clients)
+	sites := p.sites(ctx)
 	for i, s := range snapshots {
 		world.AddOf(func(key string) string {
 			if spread[key] {
@@ -235,27 +237,4 @@ func (p *Page) survey(ctx context.Context) (*survey.World, error) {
 // ofPermits reports whether a call of a circle waits for a permit. Only Redis knows whether processes beside this one have some, too.
 func ofPermits(c survey.Circle) bool {
 	return slices.ContainsFunc(c, func(l survey.Link) bool { return l.Waiter.Kind == string(lockrt.KindPermit) })
-}
-
-// sitesOf names the server of each client. Clients have the same one if they know the address of one node.
-func sitesOf(clients []*lockrt.Client) []string {
-	sites := make([]string, len(clients))
-	of := map[string]string{} // by address
-	for i, c := range clients {
-		sites[i] = strconv.Itoa(i)
-		if c.Redis() == nil {
-			continue
-		}
-		nodes := c.Redis().Nodes()
-		for addr := range nodes {
-			if site, ok := of[addr]; ok {
-				sites[i] = site
-				break
-			}
-		}
-		for addr := range nodes {
-			of[addr] = sites[i]
-		}
-	}
-	return sites
 }

@@ -28,8 +28,8 @@ import (
 // hostile is a key that contains a script, and a mark that would reverse the text behind it.
 const hostile = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>\u202eabc\u2066\"'&amp;"
 
-// shown is hostile as escaped text in HTML.
-const shown = `&lt;script&gt;window.hit = 1&lt;/script&gt;&lt;img src=x onerror=&#39;window.hit = 1&#39;&gt;\u202eabc\u2066&#34;&#39;&amp;amp;`
+// shown is hostile, in the text of a key, as escaped text in HTML.
+const shown = `&lt;script&gt;window.hit = 1&lt;/script&gt;&lt;img src=x onerror=&#39;window.hit = 1&#39;&gt;\u202eabc\u2066\&#34;&#39;&amp;amp;`
 
 // unhurried is the time in which Redis answers: a busy machine may stand still for longer than the default.
 const unhurried = 15 * time.Second
@@ -288,7 +288,7 @@ func TestFleet(t *testing.T) {
 	require.Regexp(t, `<bdi>orders.Service.Refund</bdi></td><td><bdi>stock on `, body)
 	require.Contains(t, body, "<bdi>Java 0f0e0d0c-")
 	require.Contains(t, body, shown)
-	require.Contains(t, body, `<details><summary><bdi>java:long long`)
+	require.Contains(t, body, `<details><summary><bdi>&#34;java:long long`)
 	_, own := get(t, lockweb.Handler(looker), "")
 	require.Contains(t, own, "No lock is held.", "of this process alone")
 

@@ -2,6 +2,7 @@ package lockweb_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -71,6 +72,38 @@ func TestPage_ClientsOfOneServer(t *testing.T) {
 	wait(t, other, t.Context(), other.Mutex(key), lockrt.WithName("second"))
 	_, body := get(t, lockweb.Handler(&lockrt.Client{}, one, other), "")
 	require.Contains(t, body, "second waits for "+key+", which first has")
+}
+
+// TestPage_DatabasesOfOneServer shows that a key in two databases of a server is two locks. For a user who may not ask for the database, all
+// databases are one.
+func TestPage_DatabasesOfOneServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	opened := func(user string, database int) *lockrt.Client {
+		url := fmt.Sprintf("redis://%s@%s/%d", user, server.Addr(), database)
+		c, err := lockrt.Open(t.Context(), url, lockrt.Options{OpTimeout: unhurried, DeadlockAfter: -1})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	server.Do("ACL", "SETUSER", "denied", "on", ">p", "~*", "&*", "+@all", "-client|info")
+	for _, user := range []string{"default:", "denied:p"} {
+		one, same, other := opened(user, 1), opened(user, 1), opened(user, 2)
+		first, second := hold(t, one.Mutex(user), lockrt.WithName("first")), hold(t, other.Mutex(user), lockrt.WithName("second"))
+		wait(t, same, t.Context(), same.Mutex(user), lockrt.WithName("third"))
+		wait(t, other, t.Context(), other.Mutex(user), lockrt.WithName("fourth"))
+		_, body := get(t, lockweb.Handler(one, same, other), "")
+		arrows := []string{"third waits for " + user + ", which first has", "fourth waits for " + user + ", which second has"}
+		if user == "denied:p" {
+			arrows = []string{"2 calls waits for " + user + ", which first has", "2 calls waits for " + user + ", which second has"}
+		}
+		for _, arrow := range arrows {
+			require.Contains(t, body, arrow)
+		}
+		require.Equal(t, len(arrows), strings.Count(body, "waits for "+user))
+		require.NoError(t, first.Err())
+		require.NoError(t, second.Err())
+	}
 }
 
 // TestPage_AClientTwice shows each hold, each waiter and each loss once.

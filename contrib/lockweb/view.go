@@ -104,14 +104,14 @@ type waitingRow struct {
 	Under               string
 }
 
-// A keyText is a key as printable text: it escapes characters that would hide the text or change its direction.
+// A keyText is a key as printable text, which lockctl takes for the key: see [survey.Quoted].
 type keyText struct {
 	Short string
 	Whole string // if Short is not the whole key
 }
 
 func textOf(key string) keyText {
-	text := survey.Clean(key)
+	text := survey.Quoted(key)
 	if runes := []rune(text); len(runes) > mostKeyRunes {
 		return keyText{string(runes[:mostKeyRunes-1]) + "…", text}
 	}
