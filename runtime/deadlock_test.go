@@ -151,6 +151,24 @@ func TestDeadlock_Broken(t *testing.T) {
 	}
 }
 
+// TestDeadlock_KeysOfBytes shows that a circle of locks whose keys are not UTF-8 is found, although the messages are JSON, and is reported with these keys.
+func TestDeadlock_KeysOfBytes(t *testing.T) {
+	t.Parallel()
+	all := forks(t, 2, lockrt.Options{BreakDeadlocks: true})
+	a, b := redistest.Key(t, "\xff"), redistest.Key(t, "\xfe")
+	all[0].has(all[0].c.Mutex(a))
+	all[1].has(all[1].c.Mutex(b))
+	all[0].wants(all[0].c.Mutex(b))
+	all[1].wants(all[1].c.Mutex(a))
+	why := all[1].fails(2)
+	require.Equal(t, []string{b, a}, []string{why.Deadlock.Calls[0].Key, why.Deadlock.Calls[1].Key})
+	for i, f := range all {
+		e := f.told(2, i == 1)
+		require.Equal(t, []string{b, a}, []string{e.Deadlock.Calls[0].Key, e.Deadlock.Calls[1].Key})
+	}
+	all[0].gets()
+}
+
 // TestDeadlock_Unbroken shows that all are told, once, and nobody is ended unless the client of the youngest has the option.
 func TestDeadlock_Unbroken(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ func (c *crowd) Waits() []Wait { return c.waits }
 func (c *crowd) Holders(of []*Wait) [][]Holder {
 	all := make([][]Holder, len(of))
 	for i, w := range of {
-		all[i] = []Holder{c.holders[w.Key]}
+		all[i] = []Holder{c.holders[string(w.Key)]}
 	}
 	return all
 }
@@ -53,8 +53,8 @@ func TestCost(t *testing.T) {
 			owner := fmt.Sprint(process, ":", n)
 			holders[own] = Holder{Owner: owner, Process: process}
 			worlds[p].waits = append(worlds[p].waits, Wait{
-				Call:  Call{ID: ID{process, uint64(n) + 1}, Key: next, Since: int64((p*37 + n*101) % 1009)},
-				Under: []Lease{{own, owner}}, Long: true,
+				Call:  Call{ID: ID{process, uint64(n) + 1}, Key: Key(next), Since: int64((p*37 + n*101) % 1009)},
+				Under: []Lease{{Key(own), owner}}, Long: true,
 			})
 		}
 	}

@@ -41,7 +41,7 @@ type ID struct {
 type Call struct {
 	ID
 
-	Key     string `json:"k"` // the key that it waits for
+	Key     Key    `json:"k"` // the key that it waits for
 	Kind    string `json:"t,omitempty"`
 	Name    string `json:"m,omitempty"`
 	Since   int64  `json:"s"` // when it began to wait, in microseconds since 1970
@@ -59,7 +59,7 @@ func (c *Call) compare(d *Call) int {
 
 // A Lease is a key that somebody has. Its owner tells the leases of a key apart.
 type Lease struct {
-	Key   string `json:"k"`
+	Key   Key    `json:"k"`
 	Owner string `json:"o"`
 }
 
@@ -157,7 +157,7 @@ type check struct {
 // A checked call is to wait for a key still, under leases, and for all the holders that it had if it waits for any of them.
 type checked struct {
 	Number uint64   `json:"n"`
-	Key    string   `json:"k"`
+	Key    Key      `json:"k"`
 	Under  []Lease  `json:"u"`
 	Any    []string `json:"a,omitempty"`
 }

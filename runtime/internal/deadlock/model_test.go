@@ -276,7 +276,7 @@ func (m *model) grant(l *lock) {
 		k.waits = nil
 		k.patience++
 		m.numero++
-		h := &lease{Lease{l.key, fmt.Sprint(k.node.name, ":", m.numero)}, l, k, k.shared}
+		h := &lease{Lease{Key(l.key), fmt.Sprint(k.node.name, ":", m.numero)}, l, k, k.shared}
 		l.holders = append(l.holders, h)
 		k.leases = append(k.leases, h)
 		m.next(k)
@@ -291,7 +291,7 @@ func (n *node2) Waits() []Wait {
 			continue
 		}
 		w := Wait{
-			Call: Call{ID: k.id(), Key: k.waits.key, Since: k.since.Microseconds()},
+			Call: Call{ID: k.id(), Key: Key(k.waits.key), Since: k.since.Microseconds()},
 			Long: n.m.now-k.since >= interval, Any: k.waits.room > 1,
 		}
 		for _, h := range k.has() {
@@ -306,7 +306,7 @@ func (n *node2) Waits() []Wait {
 func (n *node2) Holders(of []*Wait) [][]Holder {
 	all := make([][]Holder, len(of))
 	for i, w := range of {
-		l := n.m.locks[slices.IndexFunc(n.m.locks, func(l *lock) bool { return l.key == w.Key })]
+		l := n.m.locks[slices.IndexFunc(n.m.locks, func(l *lock) bool { return Key(l.key) == w.Key })]
 		for _, h := range l.holders {
 			has := Holder{Owner: h.Owner, Process: h.task.node.name}
 			if h.task.node.foreign {

@@ -17,7 +17,7 @@ type place struct {
 	detector   *Detector
 }
 
-func (p *place) lease() Lease { return Lease{p.self, "owner"} }
+func (p *place) lease() Lease { return Lease{Key(p.self), "owner"} }
 
 // Waits implements World. The call of c began to wait last.
 func (p *place) Waits() []Wait {
@@ -25,7 +25,7 @@ func (p *place) Waits() []Wait {
 		return nil
 	}
 	return []Wait{{
-		Call:  Call{ID: ID{p.self, 1}, Key: p.next, Since: int64(p.self[0])},
+		Call:  Call{ID: ID{p.self, 1}, Key: Key(p.next), Since: int64(p.self[0])},
 		Under: []Lease{p.lease()}, Long: true,
 	}}
 }

@@ -95,7 +95,7 @@ func (d *deadlocks) Waits() (all []deadlock.Wait) {
 		d.known[n] = knownCall{c, max(until, d.known[n].until)}
 		all = append(all, deadlock.Wait{
 			Call: deadlock.Call{
-				ID: deadlock.ID{Process: who.ID, Number: n}, Key: c.Key, Kind: string(c.Kind), Name: c.Name, Since: c.Since.Std().UnixMicro(),
+				ID: deadlock.ID{Process: who.ID, Number: n}, Key: deadlock.Key(c.Key), Kind: string(c.Kind), Name: c.Name, Since: c.Since.Std().UnixMicro(),
 				Service: who.Name, Host: who.Host, PID: who.PID, Program: who.Program,
 			},
 			Long: at.Sub(c.Since) >= d.cfg.Interval,
@@ -139,7 +139,7 @@ func (d *deadlocks) number(c Call) uint64 {
 func (d *deadlocks) leasesAbove(ctx context.Context) (all []deadlock.Lease) {
 	d.cfg.Locks.EachAbove(ctx, func(l *watchdog.Lease) {
 		for _, owner := range ownersOf(l) {
-			all = append(all, deadlock.Lease{Key: l.Key(), Owner: owner})
+			all = append(all, deadlock.Lease{Key: deadlock.Key(l.Key()), Owner: owner})
 		}
 	})
 	return all
@@ -152,7 +152,7 @@ func (d *deadlocks) leasesAbove(ctx context.Context) (all []deadlock.Lease) {
 func (d *deadlocks) Holders(of []*deadlock.Wait) [][]deadlock.Holder {
 	places := make([]protocol.Owners, len(of))
 	for i, w := range of {
-		places[i] = protocol.Owners{Key: w.Key, Permits: w.Any}
+		places[i] = protocol.Owners{Key: string(w.Key), Permits: w.Any}
 	}
 	replies, err := d.cfg.Net.Owners(places, mostHolders)
 	d.mayNot(err)
@@ -168,7 +168,7 @@ func (d *deadlocks) Holders(of []*deadlock.Wait) [][]deadlock.Holder {
 		if w.Long || !reads || observe.Kind(w.Kind) != observe.KindRead {
 			all[i] = holders
 		}
-		d.saw(w.Key, found{holder: d.cfg.holderAmong(all[i], nil), reads: reads})
+		d.saw(string(w.Key), found{holder: d.cfg.holderAmong(all[i], nil), reads: reads})
 	}
 	return all
 }
@@ -244,7 +244,7 @@ func deadlockOf(circle deadlock.Circle) observe.Deadlock {
 			d.Victim = i
 		}
 		d.Calls = append(d.Calls, observe.DeadlockedCall{
-			Key: call.Key, Kind: observe.Kind(call.Kind), Name: call.Name, Since: time.UnixMicro(call.Since),
+			Key: string(call.Key), Kind: observe.Kind(call.Kind), Name: call.Name, Since: time.UnixMicro(call.Since),
 			Process: observe.Process{ID: call.Process, Name: call.Service, Host: call.Host, PID: call.PID, Program: call.Program},
 		})
 	}
