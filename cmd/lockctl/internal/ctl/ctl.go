@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,6 +28,7 @@ const (
 	exitFound      = 1   // the search found nothing, or something is wrong
 	exitUsage      = 64  // wrong command line
 	exitNoRedis    = 69  // no server, or it refuses
+	exitOutput     = 74  // the output cannot be written
 	exitTaken      = 75  // the lock has another holder
 	exitLost       = 76  // the lock was lost while the command ran
 	exitCannotRun  = 126 // as a shell
@@ -74,7 +76,12 @@ func init() {
 				o.wait, err = time.ParseDuration(s)
 				return err
 			})
-			f.IntVar(&o.permits, "permits", 0, "take one of so many permits in place of a lock")
+			f.Func("permits", "take one of `n` permits in place of a lock", func(s string) (err error) {
+				if o.permits, err = strconv.Atoi(s); err == nil && o.permits < 1 {
+					err = errors.New("it is less than 1")
+				}
+				return err
+			})
 			f.BoolVar(&o.reads, "read", false, "lock for reading")
 			f.BoolVar(&o.fair, "fair", false, "take a fair lock")
 			f.BoolVar(&o.fence, "fence", false, "with a fencing token, in LOCKGEN_TOKEN")
@@ -102,8 +109,9 @@ type options struct {
 	permits            int
 	reads, fair, fence bool
 
-	c  *lockrt.Client
-	rc rueidis.Client
+	c   *lockrt.Client
+	rc  rueidis.Client
+	out *output // but of run
 }
 
 func usage(w io.Writer) {
@@ -120,8 +128,8 @@ Flags of all verbs:
   -timeout d      how long to wait for answers; default 5s
   -json           print JSON, version `+fmt.Sprint(JSONVersion)+`
 
-lockctl VERB -h lists the others. Exit codes: 0 done, 1 not found or something is wrong, 64 usage, 69 no Redis;
-of run also 75 another holder has the lock, 76 the lock was lost, 126 and 127 as a shell, 128+n for the signal n.
+lockctl VERB -h lists the others. Exit codes: 0 done, 1 not found or something is wrong, 64 usage, 69 no Redis,
+74 the output cannot be written; of run also 75 another holder has the lock, 76 the lock was lost, 126 and 127 as a shell, 128+n for the signal n.
 `)
 }
 
@@ -164,6 +172,11 @@ func Run(ctx context.Context, env Env) int {
 	case err != nil:
 		return o.fail(exitUsage, err)
 	}
+	empty := false
+	flags.Visit(func(f *flag.Flag) { empty = empty || f.Name == "url" && o.url == "" })
+	if empty {
+		return o.fail(exitUsage, errors.New("-url is empty"))
+	}
 	o.args = flags.Args()
 	o.url = cmp.Or(o.url, env.Getenv("REDIS_URL"), "redis://localhost:6379")
 	switch {
@@ -172,7 +185,31 @@ func Run(ctx context.Context, env Env) int {
 	case o.timeout <= 0:
 		return o.fail(exitUsage, fmt.Errorf("-timeout %v is no time", o.timeout))
 	}
-	return v.run(ctx, o)
+	if v.name == "run" { // its command writes
+		return v.run(ctx, o)
+	}
+	o.out = &output{to: env.Stdout}
+	o.Stdout = o.out
+	code := v.run(ctx, o)
+	if o.out.err != nil {
+		return o.fail(exitOutput, o.out.err)
+	}
+	return code
+}
+
+// An output remembers the first error: a listing that is cut off must not look whole.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (w *output) Write(text []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	n, err := w.to.Write(text)
+	w.err = err
+	return n, err
 }
 
 func cmpText(text, otherwise string) string {
@@ -253,5 +290,5 @@ func (e *usageError) Error() string { return e.text }
 func (o *options) print(v any) {
 	out := json.NewEncoder(o.Stdout)
 	out.SetIndent("", "  ")
-	_ = out.Encode(v) // an error means that the reader is gone
+	_ = out.Encode(v) // Run returns the error
 }

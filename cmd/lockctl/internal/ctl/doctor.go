@@ -3,6 +3,7 @@ package ctl
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,6 +65,40 @@ func doctor(ctx context.Context, o *options) int {
 	})
 }
 
+// masterOf returns the address of the master of a replica that no client writes to, and whether a server, with the text of INFO, is one.
+func masterOf(info map[string]string) (addr string, replica bool) {
+	return net.JoinHostPort(info["master_host"], info["master_port"]), info["role"] == "slave" && info["slave_read_only"] == "1"
+}
+
+// parseInfo reads the text of INFO.
+func parseInfo(text string) map[string]string {
+	info := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			info[name] = value
+		}
+	}
+	return info
+}
+
+// refuseReplica fails if the URL names a replica as the only server: no process listens there, so it would seem to have no locks. It does not fail
+// if the server does not say what it is.
+func (o *options) refuseReplica(ctx context.Context) error {
+	if o.rc.Mode() != rueidis.ClientModeStandalone {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout/5)
+	defer cancel()
+	text, err := o.rc.Do(ctx, o.rc.B().Info().Section("replication").Build()).ToString()
+	if err != nil {
+		return nil //nolint:nilerr // the next request has the error, or INFO is not permitted
+	}
+	if master, replica := masterOf(parseInfo(text)); replica {
+		return fmt.Errorf("the server is a replica, which does not know the processes: use the URL of its master, %s, or of sentinels", master)
+	}
+	return nil
+}
+
 // examine examines the servers, all at once: one that is far or does not answer takes no time from the others. The findings are in the order of
 // the addresses.
 func (o *options) examine(ctx context.Context, nodes map[string]rueidis.Client) []Finding {
@@ -83,12 +118,13 @@ func (o *options) examine(ctx context.Context, nodes map[string]rueidis.Client) 
 	return slices.Concat(found...)
 }
 
-// ifRefused returns what to do if err is the answer of a server: one that does not answer has not refused anything.
+// ifRefused returns what to do if err is the answer of a server: one that does not answer, or is busy or loads its data, has not refused anything.
 func ifRefused(err error, todo string) string {
-	if _, refused := rueidis.IsRedisErr(err); refused {
-		return todo
+	said, refused := rueidis.IsRedisErr(err)
+	if !refused || strings.HasPrefix(said.Error(), "BUSY ") || strings.HasPrefix(said.Error(), "LOADING ") {
+		return ""
 	}
-	return ""
+	return todo
 }
 
 // An examination examines one server.
@@ -133,12 +169,7 @@ func (e *examination) run(ctx context.Context) error {
 		e.add("INFO", stateUnknown, err.Error(), ifRefused(err, "permit INFO to this user"))
 		return nil
 	}
-	e.info = map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			e.info[name] = value
-		}
-	}
+	e.info = parseInfo(text)
 	for _, name := range []string{"client-output-buffer-limit", "timeout", "tcp-keepalive", "busy-reply-threshold", "lua-time-limit"} {
 		reply, err := e.node.Do(ctx, e.node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
 		if err == nil {
@@ -200,6 +231,10 @@ func (e *examination) persistence() {
 }
 
 func (e *examination) replicas(ctx context.Context) {
+	if master, replica := masterOf(e.info); replica && e.o.rc.Mode() == rueidis.ClientModeStandalone {
+		e.add("replication", stateWrong, "it is a replica, and the only server of the URL: it grants no locks", "use the URL of its master, "+master+", or of sentinels")
+		return
+	}
 	if e.info["role"] != "master" {
 		e.add("replication", stateOK, "it is a replica; its master link is "+e.info["master_link_status"], "")
 		return

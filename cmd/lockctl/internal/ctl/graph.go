@@ -23,6 +23,9 @@ type (
 
 // survey asks all processes about all locks, or about one key. It leaves time for the requests after that.
 func (o *options) survey(ctx context.Context, key string) (*survey.World, error) {
+	if err := o.refuseReplica(ctx); err != nil {
+		return nil, err
+	}
 	return survey.Take(ctx, o.c, o.timeout*3/5, key)
 }
 

@@ -44,8 +44,6 @@ func run(ctx context.Context, o *options) int {
 		return o.fail(exitUsage, errors.New("-fence goes with a lock for one at a time"))
 	case o.watchdog == 0: // which Options takes for the default
 		return o.fail(exitUsage, errors.New("-watchdog 0s is no time"))
-	case o.permits < 0:
-		return o.fail(exitUsage, fmt.Errorf("-permits %d is negative", o.permits))
 	}
 	path, err := exec.LookPath(command[0])
 	if err != nil {

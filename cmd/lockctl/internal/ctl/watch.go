@@ -49,6 +49,9 @@ func watch(ctx context.Context, o *options) int {
 		default:
 			o.redraw(l)
 		}
+		if o.out.err != nil { // the terminal is gone
+			return exitOutput
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -67,5 +70,5 @@ func (o *options) redraw(l *Listing) {
 	}
 	fmt.Fprintf(&text, "%s, %s; q and Enter ends it\n\n", time.Now().Format(time.TimeOnly), count(len(l.Locks), "lock", "locks"))
 	screen.show(l)
-	_, _ = o.Stdout.Write(text.Bytes()) // an error means that the terminal is gone
+	_, _ = o.Stdout.Write(text.Bytes()) // Run returns the error
 }

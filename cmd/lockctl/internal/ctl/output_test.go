@@ -1,0 +1,76 @@
+package ctl
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+)
+
+// A full is where nothing can be written.
+type full struct{}
+
+var errFull = errors.New("no space left")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+// TestOutput_Full shows that a verb whose output is cut off says so, and that watch ends.
+func TestOutput_Full(t *testing.T) {
+	t.Parallel()
+	url := redistest.Server(t).URL()
+	for _, args := range [][]string{
+		{"list"}, {"list", "-json"}, {"deadlocks"}, {"doctor"}, {"watch"}, {"watch", "-json"},
+	} {
+		var errs bytes.Buffer
+		code := Run(t.Context(), Env{Args: args, Stdin: strings.NewReader(""), Stdout: full{}, Stderr: &errs, Getenv: func(string) string { return url }})
+		require.Equal(t, exitOutput, code, "%v: %s", args, &errs)
+		require.Contains(t, errs.String(), "lockctl "+args[0]+": no space left\n")
+	}
+}
+
+// TestReplica shows that no verb takes a replica for a server without locks.
+func TestReplica(t *testing.T) {
+	t.Parallel()
+	server, replica := redistest.Server(t), redistest.Server(t)
+	host, port, err := net.SplitHostPort(server.Addr())
+	require.NoError(t, err)
+	require.NoError(t, replica.Do("REPLICAOF", host, port).Error())
+	for _, args := range [][]string{{"list"}, {"list", "-scan"}, {"show", "k"}, {"why", "k"}, {"deadlocks"}, {"force", "-yes", "k"}} {
+		s := ctl(t, replica.URL(), args...)
+		require.Equal(t, exitNoRedis, s.code, "%v: %s", args, s.out)
+		require.Contains(t, s.err, "the server is a replica", "%v", args)
+		require.Contains(t, s.err, server.Addr(), "%v", args)
+	}
+	s := ctl(t, replica.URL(), "doctor")
+	require.Equal(t, exitFound, s.code, s.out)
+	require.Contains(t, s.out, "it grants no locks")
+	require.Contains(t, s.out, server.Addr())
+
+	replica.Do("CONFIG", "SET", "replica-read-only", "no") // processes may have locks there
+	require.Zero(t, all(t, replica.URL(), "list").code)
+}
+
+// TestDoctor_Busy shows that doctor does not take a server that runs a script for one that permits nothing.
+func TestDoctor_Busy(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, redistest.WithConfig("lua-time-limit", "1"))
+	script, ended := server.NewClient(), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = script.Do(t.Context(), script.B().Eval().Script("while true do end").Numkeys(0).Build())
+	}()
+	until(t, "it is busy", func() bool {
+		_, err := server.Try("GET", "k")
+		return err != nil
+	})
+	s := ctl(t, server.URL(), "doctor")
+	_, _ = server.Try("SCRIPT", "KILL")
+	<-ended
+	require.Contains(t, s.out+s.err, "BUSY")
+	require.NotContains(t, s.out, "permit")
+}
