@@ -167,9 +167,11 @@ func (e *examination) run(ctx context.Context) error {
 	text, err := e.node.Do(ctx, e.node.B().Info().Build()).ToString()
 	if err != nil {
 		e.add("INFO", stateUnknown, err.Error(), ifRefused(err, "permit INFO to this user"))
-		return nil
+		if _, refused := rueidis.IsRedisErr(err); !refused {
+			return nil
+		}
 	}
-	e.info = parseInfo(text)
+	e.info = parseInfo(text) // which is empty if it is refused
 	for _, name := range []string{"client-output-buffer-limit", "timeout", "tcp-keepalive", "busy-reply-threshold", "lua-time-limit"} {
 		reply, err := e.node.Do(ctx, e.node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
 		if err == nil {
@@ -181,10 +183,12 @@ func (e *examination) run(ctx context.Context) error {
 	e.say("latency", latencies[2] < 50*time.Millisecond, stateNote,
 		"PING takes "+latencies[2].Round(10*time.Microsecond).String(),
 		"PING takes "+latencies[2].Round(time.Millisecond).String()+", and a lock two of those", "run the programs nearer to the server")
-	e.version()
-	e.memory()
-	e.persistence()
-	e.replicas(ctx)
+	if len(e.info) > 0 {
+		e.version()
+		e.memory()
+		e.persistence()
+		e.replicas(ctx)
+	}
 	e.pubsub()
 	e.clock(ctx, began)
 	e.rights(ctx)

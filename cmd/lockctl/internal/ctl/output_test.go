@@ -55,6 +55,21 @@ func TestReplica(t *testing.T) {
 	require.Zero(t, all(t, replica.URL(), "list").code)
 }
 
+// TestDoctor_WithoutInfo shows that doctor examines what it can where INFO is not permitted, above all the rights of the user.
+func TestDoctor_WithoutInfo(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	server.Do("ACL", "SETUSER", "denied", "on", ">p", "~*", "&*", "+@all", "-info", "-publish")
+	s := ctl(t, "redis://denied:p@"+server.Addr(), "doctor")
+	require.Contains(t, s.out, "permit INFO to this user")
+	for _, about := range []string{"latency", "pub/sub", "clock", "Lua", "the user denied may not publish"} {
+		require.Contains(t, s.out, about)
+	}
+	for _, about := range []string{"version", "eviction", "persistence", "replication"} {
+		require.NotContains(t, s.out, about)
+	}
+}
+
 // TestDoctor_Busy shows that doctor does not take a server that runs a script for one that permits nothing.
 func TestDoctor_Busy(t *testing.T) {
 	t.Parallel()
