@@ -215,7 +215,7 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 	if key == "" && len(mute) > 0 { // of one key, the caller wants to know that its server does not answer
 		patience = asking / 8
 	}
-	return w, w.read(ctx, c, slices.Compact(unheld), patience)
+	return w, w.read(ctx, c, slices.Compact(unheld), patience, false)
 }
 
 // Add adds the report of one process.
@@ -254,13 +254,15 @@ func (w *World) AddOf(site func(key string) string, s lockrt.Snapshot) {
 // MostFields is the largest number of fields of a hash that is read as a whole.
 const MostFields = 64
 
-// Read adds the holders of the keys, as Redis has them. They replace those that processes named a moment before.
+// Read adds the holders of the keys, as Redis has them. They replace those that processes named a moment before. Of a hash without an owner, it
+// reads the names of the fields alone: the values of a hash that is no lock may be large.
 func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error {
-	return w.read(ctx, c, keys, 0)
+	return w.read(ctx, c, keys, 0, true)
 }
 
-// read is Read. With a patience, it leaves out the keys of which no server says anything for so long.
-func (w *World) read(ctx context.Context, c *lockrt.Client, keys []string, patience time.Duration) error {
+// read is Read. With a patience, it leaves out the keys of which no server says anything for so long. If the keys are not those of strangers, they
+// are of locks.
+func (w *World) read(ctx context.Context, c *lockrt.Client, keys []string, patience time.Duration, strangers bool) error {
 	rc := c.Redis()
 	within := func() (context.Context, context.CancelFunc) {
 		if patience > 0 {
@@ -276,11 +278,7 @@ func (w *World) read(ctx context.Context, c *lockrt.Client, keys []string, patie
 	for _, key := range keys {
 		sizes = append(sizes, rc.B().Hlen().Key(key).Build(), rc.B().Pttl().Key(key).Build())
 	}
-	type lock struct {
-		key  string
-		left int64
-	}
-	var locks []lock // of which contents asks for the fields
+	var locks []entry // of which contents asks for the fields
 	bounded, done := within()
 	replies := ask(bounded, rc, sizes)
 	done()
@@ -305,7 +303,13 @@ func (w *World) read(ctx context.Context, c *lockrt.Client, keys []string, patie
 		if err != nil {
 			return err
 		}
-		locks, contents = append(locks, lock{key, left}), append(contents, rc.B().Hgetall().Key(key).Build())
+		locks = append(locks, entry{key, left})
+	}
+	if strangers {
+		locks = slices.DeleteFunc(locks, stranger(ctx, rc, locks))
+	}
+	for _, l := range locks {
+		contents = append(contents, rc.B().Hgetall().Key(l.key).Build())
 	}
 	bounded, done = within()
 	filled := ask(bounded, rc, contents)
@@ -326,6 +330,30 @@ func (w *World) read(ctx context.Context, c *lockrt.Client, keys []string, patie
 		}
 	}
 	return nil
+}
+
+// An entry is a hash that may be a lock.
+type entry struct {
+	key  string
+	left int64 // of its time, in milliseconds
+}
+
+// stranger returns a function that reports of each of the hashes whether it certainly is no lock: no field has the name of an owner. A user
+// who may not call HKEYS has no strangers.
+func stranger(ctx context.Context, rc rueidis.Client, hashes []entry) func(entry) bool {
+	var names rueidis.Commands
+	for _, h := range hashes {
+		names = append(names, rc.B().Hkeys().Key(h.key).Build())
+	}
+	none := map[string]bool{}
+	for i, reply := range ask(ctx, rc, names) {
+		fields, err := reply.AsStrSlice()
+		none[hashes[i].key] = err == nil && !slices.ContainsFunc(fields, func(field string) bool {
+			_, is := holderOf(field, "", 0)
+			return is
+		})
+	}
+	return func(h entry) bool { return none[h.key] }
 }
 
 // ask sends commands in batches, all at once: however many there are, a server that does not answer is waited for once.

@@ -3,6 +3,7 @@ package ctl
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -30,6 +31,37 @@ func TestOutput_Full(t *testing.T) {
 		code := Run(t.Context(), Env{Args: args, Stdin: strings.NewReader(""), Stdout: full{}, Stderr: &errs, Getenv: func(string) string { return url }})
 		require.Equal(t, exitOutput, code, "%v: %s", args, &errs)
 		require.Contains(t, errs.String(), "lockctl "+args[0]+": no space left\n")
+	}
+}
+
+// TestList_ScanReadsNoValues shows that a sweep does not read the values of hashes that are no locks, which are most of the hashes of a cache, unless the
+// user may not read the names of their fields alone.
+func TestList_ScanReadsNoValues(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	const size = 1 << 20
+	server.Do("HSET", "fat", "session", strings.Repeat("x", size))
+	server.Do("HSET", "java", "11111111-1111-4111-9111-111111111111:42", "1")
+	server.Do("HSET", "read", "mode", "read", "11111111-1111-4111-9111-111111111111:43", "1")
+	server.Do("ACL", "SETUSER", "denied", "on", ">p", "~*", "&*", "+@all", "-hkeys")
+	sent := func() (bytes int) {
+		info, err := server.Do("INFO", "stats").ToString()
+		require.NoError(t, err)
+		_, err = fmt.Sscan(parseInfo(info)["total_net_output_bytes"], &bytes)
+		require.NoError(t, err)
+		return bytes
+	}
+	before := sent()
+	for url, reads := range map[string]bool{server.URL(): false, "redis://denied:p@" + server.Addr(): true} {
+		s := ctl(t, url, "list", "-scan")
+		require.Zero(t, s.code, s.err)
+		require.Contains(t, s.out, "thread 42")
+		require.Contains(t, s.out, "thread 43")
+		require.NotContains(t, s.out, "fat")
+		require.Equal(t, exitFound, ctl(t, url, "why", "fat").code)
+		after := sent()
+		require.Equal(t, reads, after-before > size, "%d bytes", after-before)
+		before = after
 	}
 }
 
