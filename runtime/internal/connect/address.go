@@ -86,6 +86,10 @@ func parse(text string) (option rueidis.ClientOption, u *url.URL, said url.Value
 		return option, nil, nil, fmt.Errorf("%w: unix://%s%s names the host %s; the URL of the socket with the path /%s%s is unix:///%s%s",
 			failure.ErrBadOption, u.Host, u.Path, u.Host, u.Host, u.Path, u.Host, u.Path)
 	}
+	if strings.Count(u.Host, ":") > 1 && !strings.HasPrefix(u.Host, "[") { // rueidis would take another port
+		return option, nil, nil, fmt.Errorf("%w: the host of the URL has several colons; an IPv6 address has brackets, as in redis://[::1]:6379, and "+
+			"further servers are addr=host:port", failure.ErrBadOption)
+	}
 	for name, values := range said {
 		if !slices.Contains(parameters, name) {
 			return option, nil, nil, fmt.Errorf("%w: the URL has an unknown parameter %q; known ones are %s", failure.ErrBadOption, name,

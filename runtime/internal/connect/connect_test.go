@@ -86,7 +86,7 @@ func TestAddress_Password(t *testing.T) {
 func TestAddress_Servers(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"redis://a:1?addr=b", "redis://a:1?addr=", "redis://a:1?addr=::1", "redis://a:1?addr=[::1]", "redis:a:1", "unix:a.sock", "unix:///a#b.sock",
+		"redis://::1:7000", "redis://::1", "redis://a:1,b:2", "redis://a:1?addr=b", "redis://a:1?addr=", "redis://a:1?addr=::1", "redis://a:1?addr=[::1]", "redis:a:1", "unix:a.sock", "unix:///a#b.sock",
 		"redis://a:1?cluster=true;addr=b:1", "redis://a:1?addr=b:1&cluster=%",
 	} {
 		_, err := options().address(text)
