@@ -92,7 +92,9 @@ func TestPage_DatabasesOfOneServer(t *testing.T) {
 		first, second := hold(t, one.Mutex(user), lockrt.WithName("first")), hold(t, other.Mutex(user), lockrt.WithName("second"))
 		wait(t, same, t.Context(), same.Mutex(user), lockrt.WithName("third"))
 		wait(t, other, t.Context(), other.Mutex(user), lockrt.WithName("fourth"))
-		_, body := get(t, lockweb.Handler(one, same, other), "")
+		closed := opened(user, 3)
+		require.NoError(t, closed.Close())
+		_, body := get(t, lockweb.Handler(closed, one, same, other), "")
 		arrows := []string{"third waits for " + user + ", which first has", "fourth waits for " + user + ", which second has"}
 		if user == "denied:p" {
 			arrows = []string{"2 calls waits for " + user + ", which first has", "2 calls waits for " + user + ", which second has"}

@@ -2,6 +2,7 @@ package lockweb
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,7 +76,10 @@ func databaseOf(ctx context.Context, rc rueidis.Client) string {
 		return "0"
 	}
 	info, err := rc.Do(ctx, rc.B().ClientInfo().Build()).ToString()
-	if err != nil {
+	switch {
+	case errors.Is(err, rueidis.ErrClosing): // it has no locks any more
+		return "closed"
+	case err != nil:
 		return ""
 	}
 	for field := range strings.FieldsSeq(info) {
