@@ -172,10 +172,14 @@ func Run(ctx context.Context, env Env) int {
 	case err != nil:
 		return o.fail(exitUsage, err)
 	}
-	empty := false
-	flags.Visit(func(f *flag.Flag) { empty = empty || f.Name == "url" && o.url == "" })
-	if empty {
-		return o.fail(exitUsage, errors.New("-url is empty"))
+	var empty error // of a variable of a script that is not set: the default is not meant
+	flags.Visit(func(f *flag.Flag) {
+		if slices.Contains([]string{"url", "cacert", "cert", "key"}, f.Name) && f.Value.String() == "" {
+			empty = fmt.Errorf("-%s is empty", f.Name)
+		}
+	})
+	if empty != nil {
+		return o.fail(exitUsage, empty)
 	}
 	o.args = flags.Args()
 	o.url = cmp.Or(o.url, env.Getenv("REDIS_URL"), "redis://localhost:6379")

@@ -104,6 +104,9 @@ func TestTLS_BadFiles(t *testing.T) {
 	}{
 		{"rediss://127.0.0.1:1", []string{"-cert", cert}, "-cert needs the file of its private key, -key"},
 		{"rediss://127.0.0.1:1", []string{"-key", key}, "-key needs the file of its certificate, -cert"},
+		{"rediss://127.0.0.1:1", []string{"-cacert", ""}, "-cacert is empty"},
+		{"rediss://127.0.0.1:1", []string{"-cert", "", "-key", key}, "-cert is empty"},
+		{"rediss://127.0.0.1:1", []string{"-cert", cert, "-key", ""}, "-key is empty"},
 		{"rediss://127.0.0.1:1", []string{"-cacert", missing}, "-cacert: open " + missing},
 		{"rediss://127.0.0.1:1", []string{"-cacert", text}, "-cacert: " + text + " has no certificate in PEM"},
 		{"rediss://127.0.0.1:1", []string{"-cacert", key}, "has no certificate in PEM"},
