@@ -52,6 +52,12 @@ func (s *security) config() (*tls.Config, error) {
 	if err != nil {
 		return nil, &usageError{"-cert " + s.cert + ", -key " + s.key + ": " + err.Error()}
 	}
-	config.Certificates = []tls.Certificate{pair}
+	// A command can run for longer than a certificate is valid: each connection shows the certificate that is in the files then.
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if renewed, err := tls.LoadX509KeyPair(s.cert, s.key); err == nil {
+			return &renewed, nil
+		}
+		return &pair, nil // one of the files is being replaced
+	}
 	return config, nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -87,6 +88,27 @@ func TestTLS_Deployments(t *testing.T) {
 		s := all(t, url, "doctor", "-cacert", cert, "-cert", cert, "-key", key)
 		require.Contains(t, s.out, "PING takes", name)
 	}
+}
+
+// TestTLS_Renewed shows that a new connection shows the certificate that is in the files by then, and the last good one while they do not fit.
+func TestTLS_Renewed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := issue(t, dir, "client")
+	s := security{cert: cert, key: key}
+	config, err := s.config()
+	require.NoError(t, err)
+	shown := func() string {
+		pair, err := config.GetClientCertificate(&tls.CertificateRequestInfo{})
+		require.NoError(t, err)
+		return pair.Leaf.Subject.CommonName
+	}
+	require.Equal(t, "client", shown())
+	renewedCert, renewedKey := issue(t, dir, "renewed")
+	require.NoError(t, os.Rename(renewedCert, cert))
+	require.Equal(t, "client", shown(), "the key is not replaced yet")
+	require.NoError(t, os.Rename(renewedKey, key))
+	require.Equal(t, "renewed", shown())
 }
 
 // TestTLS_BadFiles shows what lockctl says about files and flags for TLS that it cannot use.
