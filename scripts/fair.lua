@@ -35,6 +35,10 @@ local least = 2000
 -- just then, and the script by which it leaves the queue tells nobody
 local hesitant = 1000
 
+-- the time in milliseconds, after the lease of the holder, for which the head of the queue keeps its place if nothing says how long: the
+-- default of Redisson, whose threads reckon with no less. A waiter of this library asks sooner, and then says so
+local timeless = 300000
+
 -- forget deletes the last grantee when the queue is empty.
 local function forget(queue, notes)
   if redis.call('exists', queue) == 0 then
@@ -43,11 +47,15 @@ local function forget(queue, notes)
 end
 
 -- evict removes the waiters at the head of the queue whose places have expired, and returns the head that is left, and
--- its time.
+-- its time. A head without a time, since the times were deleted or evicted, gets one.
 local function evict(queue, times, notes, now)
   while true do
     local head = redis.call('lindex', queue, '0')
     local time = head and tonumber(redis.call('zscore', times, head) or nil)
+    if head and not time then
+      time = now + math.max(redis.call('pttl', here), 0) + timeless
+      redis.call('zadd', times, string.format('%.0f', time), head)
+    end
     if not time or time > now then
       return head, time
     end

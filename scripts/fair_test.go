@@ -460,6 +460,33 @@ func TestFair_SaysWhosePlaceIsLost(t *testing.T) {
 	}
 }
 
+// TestFair_APlaceWithoutATimeEnds shows that a dead head of the queue keeps nobody out for ever, although the times of the waiters were
+// deleted, or evicted.
+func TestFair_APlaceWithoutATimeEnds(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		for name, head := range map[string]func(l *fairLock) string{"that does not listen": deaf, "in Java": java} {
+			t.Run(b.name+" "+name, func(t *testing.T) {
+				t.Parallel()
+				l := newFairLock(newSceneUnheard(t, b.client(t)))
+				l.want(l.deaf2, head(l), l.hears)
+				l.int("DEL", l.times())
+				_, err := l.ask(l.hears, "2", fairWait, epoch, "0")
+				require.NoError(t, err)
+				require.Equal(t, []string{head(l), l.hears}, l.state().queue, "it may live")
+				_, err = l.giveBack(l.deaf2, fairWait, epoch)
+				require.NoError(t, err)
+				_, err = l.ask(l.hears, "2", fairWait, epoch, "0")
+				require.NoError(t, err)
+				require.Equal(t, []string{head(l), l.hears}, l.state().queue, "it may be about to come")
+				ask, err := l.ask(l.hears, "2", fairWait, epoch+max(heirs, fairWait), "0")
+				require.NoError(t, err)
+				require.EqualValues(t, taken, ask[0])
+			})
+		}
+	}
+}
+
 // TestFair_Followers shows that the waiters right behind the head that are of its process and want the same are named
 // in its grant, and leave the queue with it.
 func TestFair_Followers(t *testing.T) {
