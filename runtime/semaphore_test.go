@@ -2,6 +2,7 @@ package lockrt_test
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strconv"
 	"sync"
@@ -231,6 +232,30 @@ func TestRedisson_Semaphore_ReleaseAcquire(t *testing.T) {
 	requireAvailable(t, 5, s)
 	require.NoError(t, s.Release(t.Context(), 5))
 	requireAvailable(t, 10, s)
+}
+
+// A semaphore whose key somebody deleted, or the server evicted, is created anew by the next call that asks. A release is a reason to ask.
+func TestSemaphore_AReleaseAfterItsKeyWasDeletedWakesTheWaiter(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	a, b := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{})
+	scriptsRun := func() int64 { return server.CommandStats()["evalsha"] }
+	round := 0
+	atBest(t, "was the waiter served at once", func() bool { // it also asks every 5s
+		key := fmt.Sprint("jobs", round)
+		require.NoError(t, a.Semaphore(key, 2).Acquire(patient(t), 2))
+		before := scriptsRun()
+		got := later(func() error { return b.Semaphore(key, 2).Acquire(patient(t), 1) })
+		until(t, "it was refused twice, the second time when it listened", func() bool {
+			return subscribers(t, server, "redisson_sc:{"+key+"}") == 1 && scriptsRun() >= before+2
+		})
+		server.Do("DEL", key)
+		since := time.Now()
+		require.NoError(t, a.Semaphore(key, 2).Release(patient(t), 2))
+		require.NoError(t, receive(t, got, "the waiter"))
+		round++
+		return round > 1 && time.Since(since) < 3*time.Second // in the first round the clients run other scripts, too
+	})
 }
 
 func TestRedisson_Semaphore_ReleaseIfExists(t *testing.T) {

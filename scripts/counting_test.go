@@ -192,6 +192,7 @@ func TestSemaphore_Model(t *testing.T) {
 			"resize": func(r *rapid.T) {
 				n, number := rapid.IntRange(-4, 4).Draw(r, "n"), c.number()
 				want := int64(0)
+				said = positive(n) // to waiters that may create it
 				if exists {
 					want, free = 1, free+n
 					said = positive(free)

@@ -8,7 +8,8 @@
 -- ARGV[3]  milliseconds for which to keep the result
 -- ARGV[4]  how many, less than 0 to take away
 -- ARGV[5]  publish command: publish, spublish or both: see say.lua
--- ARGV[6]  if the semaphore does not exist: 0 to create it, 1 to do nothing, 2 to create it and return 0
+-- ARGV[6]  if the semaphore does not exist: 0 to create it, 1 to do nothing but announce that many, since a waiter may create it, 2
+--          to create it and return 0
 --
 -- Reply: 1   done
 --        0   there is no semaphore, or there was none
@@ -23,6 +24,7 @@ end
 local known = count(KEYS[1])
 if not known and ARGV[6] == '1' then
   note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], 0)
+  announce(ARGV[5], KEYS[2], tonumber(ARGV[4]))
   return 0
 end
 local reply = 1

@@ -311,6 +311,9 @@ func (r *countRun) lasts(over int64) int64 {
 
 func (r *countRun) give(n int64, only, had bool) int64 {
 	if !r.Is && only {
+		if n > 0 {
+			r.published = append(r.published, fmt.Sprint(n)) // to waiters that may create it
+		}
 		return 0
 	}
 	was := r.Is
