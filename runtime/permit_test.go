@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -264,6 +265,56 @@ func TestPermits_EndWithTheirSemaphore(t *testing.T) {
 			require.ErrorIs(t, p.Release(t.Context()), lockrt.ErrLost)
 			gone(t, server, s.Key())
 		})
+	}
+}
+
+// A semaphore has as many permits as before when somebody has deleted the key of the free ones, or the server has evicted it: those that are
+// taken count.
+func TestPermits_TheirNumberIsTheSameAfterTheKeyOfTheFreeOnesWasDeleted(t *testing.T) {
+	t.Parallel()
+	const inAll = 3
+	for name, ends := range map[string]func(t *testing.T, server *redistest.RedisServer, s *lockrt.PermitSemaphore, p *lockrt.Permit){
+		"released": func(t *testing.T, _ *redistest.RedisServer, _ *lockrt.PermitSemaphore, p *lockrt.Permit) {
+			require.NoError(t, p.Release(patient(t)))
+		},
+		"released by id": func(t *testing.T, _ *redistest.RedisServer, s *lockrt.PermitSemaphore, p *lockrt.Permit) {
+			require.NoError(t, s.Release(patient(t), p.PermitIDs()...))
+		},
+		"expired": func(t *testing.T, server *redistest.RedisServer, s *lockrt.PermitSemaphore, p *lockrt.Permit) {
+			for _, id := range p.PermitIDs() {
+				raw, err := hex.DecodeString(id)
+				require.NoError(t, err)
+				server.Do("ZADD", "{jobs}:timeout", "1", string(raw))
+				expired(t, s, id)
+			}
+		},
+	} {
+		for _, n := range []int{1, inAll} {
+			t.Run(fmt.Sprint(n, " ", name), func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Server(t)
+				a, b := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{})
+				s, other := a.PermitSemaphore("jobs", inAll), b.PermitSemaphore("jobs", inAll)
+
+				before := permit(t, s, n)
+				server.Do("DEL", "jobs")
+				requireCounts(t, other, inAll-n, n)
+				_, err := other.TryAcquireN(patient(t), inAll-n+1)
+				require.ErrorIs(t, err, lockrt.ErrNotAcquired, "the holder has the rest")
+				requireCounts(t, other, inAll-n, n)
+				ends(t, server, s, before)
+				requireCounts(t, other, inAll, 0)
+
+				before = permit(t, s, n)
+				server.Do("DEL", "jobs")
+				ends(t, server, s, before)
+				requireCounts(t, other, inAll, 0)
+				all := permit(t, other, inAll)
+				requireCounts(t, other, 0, inAll)
+				require.NoError(t, all.Release(patient(t)))
+				requireCounts(t, other, inAll, 0)
+			})
+		}
 	}
 }
 

@@ -99,11 +99,12 @@ local function clock()
 end
 
 -- reclaim makes expired permits available again, all or none: if a permission is missing, nothing is changed. The empty range
--- shows that the last command is permitted, and is a write that Redis permits even when it is out of memory.
-local function reclaim(permits, leases, channel, publish, now)
+-- shows that the last command is permitted, and is a write that Redis permits even when it is out of memory. Without creates, it leaves
+-- them where they are while there is no semaphore: the request that creates it knows how many permits there are in all.
+local function reclaim(permits, leases, channel, publish, now, creates)
   redis.call('zremrangebyscore', leases, '1', '0')
   local over = redis.call('zcount', leases, '-inf', digits(now))
-  if over > 0 then
+  if over > 0 and (creates or redis.call('get', permits)) then
     local free = redis.call('incrby', permits, over)
     redis.call('zremrangebyscore', leases, '-inf', digits(now))
     announce(publish, channel, free)

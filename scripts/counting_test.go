@@ -68,8 +68,8 @@ func (c *counter) permits(number, again, initial string, wants ...string) ([]int
 	return reply[:min(len(reply), 2)], err // the time to live is that of the semaphore
 }
 
-func (c *counter) giveBackPermits(ids, all string) (int64, error) {
-	return c.eval(scripts.PermitRelease, []string{c.key, c.channel, c.leases()}, ids, plain, all).AsInt64()
+func (c *counter) giveBackPermits(ids, all, missing string) (int64, error) {
+	return c.eval(scripts.PermitRelease, []string{c.key, c.channel, c.leases()}, ids, plain, all, missing).AsInt64()
 }
 
 func (c *counter) renewPermits(ids string) (int64, error) {
@@ -232,7 +232,18 @@ func TestPermits_Model(t *testing.T) {
 		held := map[string]bool{} // by id: whether it has expired
 		id := func() string { made++; return fmt.Sprintf("%016d", made) }
 		some := func(r *rapid.T) string { return fmt.Sprintf("%016d", rapid.IntRange(1, made+1).Draw(r, "id")) }
-		reclaim := func() {
+		taken := func() (n int64) {
+			for _, over := range held {
+				if !over {
+					n++
+				}
+			}
+			return n
+		}
+		reclaim := func(creates bool) {
+			if !exists && !creates {
+				return // the request that creates it knows how many there are in all
+			}
 			back := 0
 			for id, over := range held {
 				if over {
@@ -249,11 +260,11 @@ func TestPermits_Model(t *testing.T) {
 			"acquire": func(r *rapid.T) {
 				wants := rapid.SliceOfN(rapid.IntRange(1, 3), 1, 3).Draw(r, "wants")
 				initial, number := rapid.IntRange(0, 4).Draw(r, "initial"), c.number()
-				reclaim()
 				if !exists && initial > 0 {
-					exists, free = true, initial
-					said = append(said, positive(initial)...)
+					exists, free = true, initial-len(held)
+					said = append(said, positive(free)...)
 				}
+				reclaim(true)
 				granted, words := int64(0), make([]string, len(wants))
 				enough := exists
 				for i, n := range wants {
@@ -285,6 +296,7 @@ func TestPermits_Model(t *testing.T) {
 					ids = ids[:1]
 				}
 				all := rapid.Bool().Draw(r, "all")
+				leave := rapid.Bool().Draw(r, "leave")
 				removed, valid, fine := 0, int64(0), true
 				for _, id := range ids {
 					over, there := held[id]
@@ -301,39 +313,43 @@ func TestPermits_Model(t *testing.T) {
 						}
 					}
 				}
-				if removed > 0 {
+				switch {
+				case removed == 0:
+				case leave && !exists:
+					said = positive(removed) // to waiters that may create it
+				default:
 					exists, free = true, free+removed
 					said = positive(free)
 				}
-				flag := map[bool]string{false: "0", true: "1"}[all]
-				got, err := c.giveBackPermits(strings.Join(ids, ""), flag)
+				flag := map[bool]string{false: "0", true: "1"}
+				got, err := c.giveBackPermits(strings.Join(ids, ""), flag[all], flag[leave])
 				require.NoError(r, err)
 				require.Equal(r, valid, got)
-				got, err = c.giveBackPermits(strings.Join(ids, ""), flag)
+				got, err = c.giveBackPermits(strings.Join(ids, ""), flag[all], flag[leave])
 				require.NoError(r, err)
 				require.Zero(r, got, "they are back already")
 			},
 			"renew": func(r *rapid.T) {
 				id := some(r)
 				want := int64(0)
-				reclaim()
-				if _, there := held[id]; there {
+				reclaim(false)
+				if over, there := held[id]; there && !over {
 					want = 1
 				}
 				twice(r, want, func() (int64, error) { return c.renewPermits(id) })
 			},
 			"lease": func(r *rapid.T) {
 				id := some(r)
-				reclaim()
+				reclaim(false)
 				want := int64(-2)
-				if _, there := held[id]; there {
+				if over, there := held[id]; there && !over {
 					want = -1
 				}
 				twice(r, want, func() (int64, error) { return c.leaseOf(id, "-1") })
 			},
 			"total": func(r *rapid.T) {
 				n := rapid.IntRange(0, 6).Draw(r, "n")
-				reclaim()
+				reclaim(true)
 				if !exists || free != n-len(held) {
 					exists, free = true, n-len(held)
 					said = append(said, positive(free)...)
@@ -341,14 +357,18 @@ func TestPermits_Model(t *testing.T) {
 				twice(r, int64(free), func() (int64, error) { return c.totalPermits(strconv.Itoa(n)) })
 			},
 			"count": func(r *rapid.T) {
-				reclaim()
+				reclaim(false)
 				got, err := c.countPermits()
 				require.NoError(r, err)
 				available := int64(free)
 				if !exists {
-					available = 7
+					available = 7 - taken()
 				}
-				require.Equal(r, []int64{available, int64(len(held))}, got)
+				require.Equal(r, []int64{available, taken()}, got)
+			},
+			"delete": func(r *rapid.T) {
+				require.NoError(r, c.command("DEL", "KEY").Error())
+				exists, free = false, 0
 			},
 			"": func(r *rapid.T) {
 				var want any
@@ -516,7 +536,7 @@ func TestPermits_OfARequestThatWasGivenUp(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got[0])
 		require.Equal(t, "0", c.dump())
-		n, err := c.giveBackPermits(first+others, "0")
+		n, err := c.giveBackPermits(first+others, "0", "0")
 		require.NoError(t, err)
 		require.EqualValues(t, 3, n)
 		require.Equal(t, "3", c.dump())
@@ -541,7 +561,7 @@ func TestCounting_KeysOfOtherTypes(t *testing.T) {
 				"release":        func() (int64, error) { return c.add(c.number(), "1", "0") },
 				"drain":          func() (int64, error) { return c.drain(c.number()) },
 				"permits":        func() (int64, error) { return first(c.permits(c.number(), "0", "5", id)) },
-				"permit release": func() (int64, error) { return c.giveBackPermits(id, "0") },
+				"permit release": func() (int64, error) { return c.giveBackPermits(id, "0", "0") },
 				"total":          func() (int64, error) { return c.totalPermits("5") },
 				"lease":          func() (int64, error) { return c.leaseOf(id, "") },
 				"count":          func() (int64, error) { return first(c.countPermits()) },
@@ -629,7 +649,7 @@ func TestCounting_OutOfMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	require.Greater(t, score(), before)
-	n, err = c.giveBackPermits(id, "0")
+	n, err = c.giveBackPermits(id, "0", "0")
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
 	n, err = c.add(c.number(), "1", "0")

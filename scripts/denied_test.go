@@ -357,7 +357,7 @@ func TestDenied_CountsOnceOrNotAtAll(t *testing.T) {
 		}, 1, append([]string{"incrby", "pttl", "zcount", "zrange"}, stores...)},
 		"permit release": {[][]string{{"SET", "KEY", "5"}, {"ZADD", "{KEY}:timeout", strconv.FormatInt(time.Now().UnixMilli()+hour, 10), id}}, func(c *counter, number, _ string) (int64, error) {
 			keys := []string{c.key, c.channel, c.leases(), c.requests()}
-			return c.eval(scripts.PermitRelease, keys, append([]string{id, plain, "1"}, c.head(number)...)...).AsInt64()
+			return c.eval(scripts.PermitRelease, keys, append([]string{id, plain, "1", "0"}, c.head(number)...)...).AsInt64()
 		}, 1, append([]string{"incrby", "zrem"}, stores...)},
 		"start": {nil, func(c *counter, number, _ string) (int64, error) {
 			return c.startLatch(number, "2")
@@ -435,7 +435,7 @@ func TestDenied_PermitsComeBackOnceOrNotAtAll(t *testing.T) {
 		fine   int64 // its reply without INCRBY, or 0 if it fails
 	}
 	const removes = "zremrangebyscore"
-	one := func(c *counter) (int64, error) { return c.giveBackPermits(over+over, "0") }
+	one := func(c *counter) (int64, error) { return c.giveBackPermits(over+over, "0", "0") }
 	expired := takenUntil("1000")
 	steps := map[string]step{
 		"release":                  {run: one, before: takenUntil(later), want: 1, free: "6", left: []string{held}, denied: []string{"incrby", "zrem", "zscore", "get"}},

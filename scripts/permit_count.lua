@@ -4,12 +4,14 @@
 -- KEYS[2]  its channel
 -- KEYS[3]  the taken permits, scored with the time when they expire
 -- ARGV[1]  publish command: publish, spublish or both: see say.lua
--- ARGV[2]  number of available permits if there is no semaphore
+-- ARGV[2]  number of permits in all if there is no semaphore
 --
 -- Reply: {available, taken}
 --        WRONGTYPE when a key is something else; nothing is changed
 --
 -- Twice: the second run counts again.
 count(KEYS[1]) -- or fail, before anything is changed
-reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[1], clock())
-return {count(KEYS[1]) or tonumber(ARGV[2]), redis.call('zcard', KEYS[3])}
+local now = clock()
+reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[1], now)
+local taken = redis.call('zcount', KEYS[3], '(' .. digits(now), '+inf')
+return {count(KEYS[1]) or tonumber(ARGV[2]) - taken, taken}

@@ -18,7 +18,7 @@ local now = clock()
 count(KEYS[1]) -- or fail, before anything is changed
 reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[2], now)
 local over = tonumber(redis.call('zscore', KEYS[3], ARGV[1]) or -1)
-if over < 0 then
+if over <= now then
   return -2
 end
 if ARGV[3] ~= '' then

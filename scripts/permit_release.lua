@@ -6,13 +6,14 @@
 -- ARGV[1]  ids of the permits, of 16 bytes each
 -- ARGV[2]  publish command: publish, spublish or both: see say.lua
 -- ARGV[3]  all: 1 to do nothing unless all of them exist and have not expired, else 0
+-- ARGV[4]  if the semaphore does not exist: 0 to create it with them, 1 not to, since a request that acquires creates it
 --
 -- To release all or nothing, besides:
 --
 -- KEYS[4]  the requests of the client
--- ARGV[4]  number of the request
--- ARGV[5]  number below which the client needs no results any more
--- ARGV[6]  milliseconds for which to keep the result
+-- ARGV[5]  number of the request
+-- ARGV[6]  number below which the client needs no results any more
+-- ARGV[7]  milliseconds for which to keep the result
 --
 -- Reply: n   number of released permits that had not expired
 --        -9  the client gave up the request
@@ -20,7 +21,7 @@
 --
 -- Twice: an id is used for one permit only, so the second run finds none. With a number it finds
 -- the result of the first: missing permits do not tell which request released them.
-local done = KEYS[4] and outcome(KEYS[4], ARGV[4])
+local done = KEYS[4] and outcome(KEYS[4], ARGV[5])
 if done then
   return done
 end
@@ -37,24 +38,26 @@ each(ARGV[1], function(id)
 end)
 if ARGV[3] == '1' and valid < #ARGV[1] / 16 then
   if KEYS[4] then
-    note(KEYS[4], ARGV[4], ARGV[5], ARGV[6], 0)
+    note(KEYS[4], ARGV[5], ARGV[6], ARGV[7], 0)
   end
   return 0
 end
-count(KEYS[1]) -- or fail, before anything is changed
+local exists = count(KEYS[1]) -- or fail, before anything is changed
 if #ids > 0 then
   -- No permit has this id. The command shows that the last ones are permitted, and Redis permits it even when it is out of memory.
   redis.call('zrem', KEYS[3], '')
 end
 if KEYS[4] then
-  note(KEYS[4], ARGV[4], ARGV[5], ARGV[6], valid)
+  note(KEYS[4], ARGV[5], ARGV[6], ARGV[7], valid)
 end
 if #ids > 0 then
-  local free
-  if KEYS[4] then
-    free = behind(KEYS[4], ARGV[4], ARGV[6], 'incrby', KEYS[1], #ids)
-  else
-    free = redis.call('incrby', KEYS[1], #ids)
+  local free = #ids -- as many are announced to the waiters, the first of which creates the semaphore
+  if exists or ARGV[4] == '0' then
+    if KEYS[4] then
+      free = behind(KEYS[4], ARGV[5], ARGV[7], 'incrby', KEYS[1], #ids)
+    else
+      free = redis.call('incrby', KEYS[1], #ids)
+    end
   end
   for _, id in ipairs(ids) do
     redis.call('zrem', KEYS[3], id)

@@ -12,7 +12,7 @@
 --
 -- Twice: the second run sets the same.
 count(KEYS[1]) -- or fail, before anything is changed
-reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[2], clock())
+reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[2], clock(), true)
 local free = tonumber(ARGV[1]) - redis.call('zcard', KEYS[3])
 local now = count(KEYS[1])
 if now ~= free then

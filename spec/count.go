@@ -43,6 +43,7 @@ type CountSaid struct {
 	Give      int64      // of Give
 	Only      bool       // of Give: if there is a semaphore; of Release: all of them or none
 	Had       bool       // of Give: the reply is whether there was a semaphore
+	Leave     bool       // of Release: it creates no semaphore
 	Clock     int64      // of the server, in ms
 	Found     bool       // the server has answered the request before
 	Reply     []int64    // as far as it is known
@@ -199,11 +200,12 @@ func (r *countRun) do(e CountSaid) (reply []int64, noted bool) {
 	case "Give":
 		return []int64{r.give(e.Give, e.Only, e.Had)}, true
 	case "Acquire":
-		r.reclaim()
+		r.create(e.Wants, e.Make)
+		r.reclaim(true)
 		n := r.take(e.Wants, e.Make)
 		return []int64{n, r.next()}, n > 0 || e.Request.Again
 	case "Release":
-		return []int64{r.release(e.Wants, e.Only)}, true
+		return []int64{r.release(e.Wants, e.Only, e.Leave)}, true
 	case "Renew":
 		return []int64{r.renew(e.Wants)}, false
 	case "Lease":
@@ -221,12 +223,18 @@ func (r *countRun) do(e CountSaid) (reply []int64, noted bool) {
 		r.N -= n
 		return []int64{n}, true
 	case "Look":
-		r.reclaim()
-		left := e.Make
+		r.reclaim(false)
+		taken := int64(0)
+		for id := range r.Taken {
+			if r.lives(id) {
+				taken++
+			}
+		}
+		left := e.Make - taken
 		if r.Is {
 			left = r.N
 		}
-		return []int64{left, int64(len(r.Taken))}, false
+		return []int64{left, taken}, false
 	case "Start":
 		if r.Is {
 			return []int64{0}, true
@@ -262,8 +270,21 @@ func (r *countRun) add(n int64) {
 	r.tell()
 }
 
-// reclaim makes those available that have expired.
-func (r *countRun) reclaim() {
+// lives reports whether a permit is taken, and has not expired.
+func (r *countRun) lives(id string) bool { return r.Taken[id] > r.now }
+
+// create makes so many permits in all, if there is no semaphore and some waiter wants any.
+func (r *countRun) create(wants []Want, all int64) {
+	if !r.Is && all != 0 && len(wants) > 0 {
+		r.add(all - int64(len(r.Taken)))
+	}
+}
+
+// reclaim makes those available that have expired, if there is a semaphore, or creates says that they make one.
+func (r *countRun) reclaim(creates bool) {
+	if !r.Is && !creates {
+		return
+	}
 	n := len(r.Taken)
 	maps.DeleteFunc(r.Taken, func(_ string, over int64) bool { return over <= r.now })
 	if n -= len(r.Taken); n > 0 {
@@ -273,9 +294,7 @@ func (r *countRun) reclaim() {
 
 // take returns how many of the waiters have what they want: the first ones, for whom there is enough.
 func (r *countRun) take(wants []Want, make_ int64) (granted int64) {
-	if !r.Is && make_ != 0 && len(wants) > 0 {
-		r.add(make_)
-	}
+	r.create(wants, make_)
 	for _, w := range wants {
 		n := w.N + int64(len(w.IDs))
 		if !r.Is || n > r.N {
@@ -326,12 +345,12 @@ func (r *countRun) give(n int64, only, had bool) int64 {
 
 // lease returns how long a permit lasts after it was set to that, if it was.
 func (r *countRun) lease(wants []Want) int64 {
-	r.reclaim()
+	r.reclaim(false)
 	if len(wants) != 1 || len(wants[0].IDs) != 1 {
 		return 0 // which no script replies
 	}
 	id, ttl := wants[0].IDs[0], wants[0].TTL
-	if _, has := r.Taken[id]; !has {
+	if !r.lives(id) {
 		return -2
 	}
 	switch ttl {
@@ -346,7 +365,7 @@ func (r *countRun) lease(wants []Want) int64 {
 
 // total makes so many permits in all, taken or not, and returns how many are left.
 func (r *countRun) total(n int64) int64 {
-	r.reclaim()
+	r.reclaim(true)
 	if left := n - int64(len(r.Taken)); !r.Is || r.N != left {
 		r.Is, r.N = true, left
 		r.tell()
@@ -355,18 +374,17 @@ func (r *countRun) total(n int64) int64 {
 }
 
 // release returns how many of the permits had not expired.
-func (r *countRun) release(wants []Want, all bool) (valid int64) {
+func (r *countRun) release(wants []Want, all, leave bool) (valid int64) {
 	var ids []string
 	for _, w := range wants {
 		ids = append(ids, w.IDs...)
 	}
-	lives := func(id string) bool { return r.Taken[id] > r.now }
-	if all && slices.ContainsFunc(ids, func(id string) bool { return !lives(id) }) {
+	if all && slices.ContainsFunc(ids, func(id string) bool { return !r.lives(id) }) {
 		return 0
 	}
 	removed := int64(0)
 	for _, id := range ids {
-		if lives(id) {
+		if r.lives(id) {
 			valid++
 		}
 		if _, has := r.Taken[id]; has {
@@ -374,7 +392,11 @@ func (r *countRun) release(wants []Want, all bool) (valid int64) {
 			delete(r.Taken, id)
 		}
 	}
-	if removed > 0 {
+	switch {
+	case removed == 0:
+	case leave && !r.Is:
+		r.published = append(r.published, fmt.Sprint(removed)) // to waiters that may create it
+	default:
 		r.add(removed)
 	}
 	return valid
@@ -382,10 +404,10 @@ func (r *countRun) release(wants []Want, all bool) (valid int64) {
 
 // renew prolongs permits if all of them are there.
 func (r *countRun) renew(wants []Want) int64 {
-	r.reclaim()
+	r.reclaim(false)
 	for _, w := range wants {
 		for _, id := range w.IDs {
-			if _, has := r.Taken[id]; !has {
+			if !r.lives(id) {
 				return 0
 			}
 		}

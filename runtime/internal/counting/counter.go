@@ -155,7 +155,7 @@ func (s permits[T]) Grant(w *engine.Waiter[T], sent, ends time.Time) bool {
 	}
 	began := monotonic.Now()
 	p := w.For.Permit()
-	p.begins(s.Count, d.IDs, began, w.Terms)
+	p.begins(s.Count, d, began, w.Terms)
 	if !w.Terms.Polling {
 		s.c.Listen(s.Name)
 	}
@@ -178,5 +178,5 @@ func (s permits[T]) Undo(w *engine.Waiter[T], d engine.Demand) {
 		_ = p.Release()
 		return
 	}
-	_, _, _ = s.giveBack(d.IDs)
+	_, _, _ = s.giveBack(d.IDs, protocol.MissingOf(d.Create))
 }

@@ -60,7 +60,7 @@ func granted(t *testing.T, ids string) (*host, *Count, *holder) {
 	of := new(holder)
 	of.permit = NewPermit(of)
 	require.False(t, of.permit.Granted())
-	of.permit.begins(&ct.Count, ids, monotonic.Now(), engine.Terms{TTL: time.Hour})
+	of.permit.begins(&ct.Count, &engine.Demand{IDs: ids}, monotonic.Now(), engine.Terms{TTL: time.Hour})
 	dog.Start(&of.permit.guard, time.Now(), time.Hour)
 	require.True(t, of.permit.Granted())
 	return h, &ct.Count, of

@@ -20,7 +20,8 @@ type Permit struct {
 	of     *Count // nil before the grant
 	guard  watchdog.Lease
 
-	releasing atomic.Int32 // calls under way that release some of it
+	missing   protocol.Missing // says whether its release creates a semaphore
+	releasing atomic.Int32     // calls under way that release some of it
 
 	// Guarded by the lock of the count.
 	ids   string // of its permits
@@ -50,9 +51,9 @@ const (
 // NewPermit prepares a permit for a call.
 func NewPermit(holder Holder) *Permit { return &Permit{holder: holder} }
 
-// begins gives the permits with these ids to p. The caller holds the lock of k.
-func (p *Permit) begins(k *Count, ids string, began monotonic.Time, on engine.Terms) {
-	p.of, p.ids = k, ids // no other goroutine has it yet
+// begins gives the permits that d demands to p. The caller holds the lock of k.
+func (p *Permit) begins(k *Count, d *engine.Demand, began monotonic.Time, on engine.Terms) {
+	p.of, p.ids, p.missing = k, d.IDs, protocol.MissingOf(d.Create) // no other goroutine has it yet
 	p.guard = watchdog.Lease{
 		Holding: p.holder.Begin(began),
 		TTL:     on.TTL,
@@ -116,13 +117,13 @@ func (p *Permit) Release() error {
 	k.mu.Unlock()
 
 	if was == permitLost {
-		p.holder.End(cause)                                             // in case the caller that lost it has not ended it yet
-		k.c.Later(k.Name, func(k *Count) { _, _, _ = k.giveBack(ids) }) // those that have not expired: no caller works under it any more
+		p.holder.End(cause)                                                        // in case the caller that lost it has not ended it yet
+		k.c.Later(k.Name, func(k *Count) { _, _, _ = k.giveBack(ids, p.missing) }) // those that have not expired: no caller works under it any more
 		return cause
 	}
 	k.c.Watchdog.Stop(&p.guard)
 	p.holder.End(failure.ErrReleased) // before another caller can get it
-	valid, sent, err := k.giveBack(ids)
+	valid, sent, err := k.giveBack(ids, p.missing)
 	k.c.Held(-1)
 	k.entry.Quit()
 	switch cause := p.holder.Ended(); {
@@ -155,11 +156,11 @@ func (p *Permit) Lost(cause error) {
 
 // giveBack releases permits until Redis has answered. It returns how many had not expired, and whether an earlier try, whose
 // reply was lost, may have released them.
-func (k *Count) giveBack(ids string) (valid int64, sent bool, err error) {
+func (k *Count) giveBack(ids string, missing protocol.Missing) (valid int64, sent bool, err error) {
 	var tries bool // used by the goroutine that sends, until it has the answer
 	commands := k.c.Wire.PermitSemaphore(k.Name)
 	valid, err = k.insist(context.Background(), true, func() (int64, error) {
-		reply, again := k.c.Net.RunInTime(nil, commands.Release(ids))
+		reply, again := k.c.Net.RunInTime(nil, commands.Release(ids, missing))
 		valid, err := reply.Int()
 		tries = tries || again || transport.Unknown(err)
 		return valid, err
@@ -176,7 +177,7 @@ var errDoubtful = fmt.Errorf("%w, or about to be: its release by id has no answe
 // ReleaseAll releases permits of any process: all of them, or none if one is gone. A permit of this process that has these ids and no
 // others loses them before the request is sent: it has lost them, too, if one is gone. Others lose theirs when Redis has released them,
 // or may have.
-func (k *Count) ReleaseAll(ctx context.Context, raw string) (int64, error) {
+func (k *Count) ReleaseAll(ctx context.Context, raw string, missing protocol.Missing) (int64, error) {
 	touched := k.holding(raw)
 	for _, p := range touched {
 		p.releasing.Add(1)
@@ -190,7 +191,7 @@ func (k *Count) ReleaseAll(ctx context.Context, raw string) (int64, error) {
 		k.took(touched, raw, watchdog.ErrRefused)
 	}
 	commands := k.c.Wire.PermitSemaphore(k.Name)
-	valid, known, err := k.request(ctx, true, func(r protocol.Request) protocol.Command { return commands.ReleaseAll(r, raw) })
+	valid, known, err := k.request(ctx, true, func(r protocol.Request) protocol.Command { return commands.ReleaseAll(r, raw, missing) })
 	switch {
 	case known && err == nil && valid == 0:
 		err = fmt.Errorf("%w: not all of the permits are there any more; none was given back", failure.ErrLost)

@@ -62,7 +62,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 		return nil
 	}
 	_, err = s.c.change(ctx, "release", core.KindPermit, s.key, true, func(k *counting.Count, ctx context.Context) (int64, error) {
-		return k.ReleaseAll(ctx, raw)
+		return k.ReleaseAll(ctx, raw, protocol.MissingOf(s.permits))
 	})
 	return err
 }

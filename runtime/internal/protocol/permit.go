@@ -58,15 +58,16 @@ func ReadPermits(reply []int64) (PermitVerdict, error) {
 	return verdict, nil
 }
 
-// Release returns the command that releases permits by their ids. It replies how many had not expired.
-func (s *PermitSemaphore) Release(ids string) Command {
-	return Command{scripts.PermitRelease, s.keys(), []string{ids, s.p.publish, "0"}}
+// Release returns the command that releases permits by their ids. It replies how many had not expired. missing is [CreateMissing] or
+// [LeaveMissing].
+func (s *PermitSemaphore) Release(ids string, missing Missing) Command {
+	return Command{scripts.PermitRelease, s.keys(), []string{ids, s.p.publish, "0", string(missing)}}
 }
 
 // ReleaseAll returns the request that releases permits if none of them has expired, and else releases none. It replies
 // how many it released, or [Outdated].
-func (s *PermitSemaphore) ReleaseAll(r Request, ids string) Command {
-	return Command{scripts.PermitRelease, append(s.keys(), s.requests), append([]string{ids, s.p.publish, "1"}, r.args()...)}
+func (s *PermitSemaphore) ReleaseAll(r Request, ids string, missing Missing) Command {
+	return Command{scripts.PermitRelease, append(s.keys(), s.requests), append([]string{ids, s.p.publish, "1", string(missing)}, r.args()...)}
 }
 
 // SetTotal returns the command that sets how many permits there are in all, taken or not.
@@ -93,8 +94,8 @@ func (s *PermitSemaphore) lease(id, ms string) Command {
 	return Command{scripts.PermitLease, s.keys(), []string{id, s.p.publish, ms}}
 }
 
-// Count returns the command that asks how many permits are available and how many are taken. initial is how many are
-// available of a semaphore that does not exist. [ReadPermitCount] reads its reply.
+// Count returns the command that asks how many permits are available and how many are taken. initial is how many a semaphore has in
+// all that does not exist. [ReadPermitCount] reads its reply.
 func (s *PermitSemaphore) Count(initial int) Command {
 	return Command{scripts.PermitCount, s.keys(), []string{s.p.publish, strconv.Itoa(initial)}}
 }

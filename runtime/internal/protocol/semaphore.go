@@ -83,12 +83,20 @@ func (s *Semaphore) Acquire(r Round, wants []int) Command {
 // Missing says what happens to a semaphore that does not exist when permits are added to it.
 type Missing string
 
-// The values are those that semaphore_release.lua reads.
+// The values are those that semaphore_release.lua and permit_release.lua read.
 const (
 	CreateMissing Missing = "0"
 	LeaveMissing  Missing = "1"
 	ReportMissing Missing = "2" // create it, and reply that it did not exist
 )
+
+// MissingOf says whether a release creates a semaphore, for a client whose next request creates the semaphore with that many permits, or none with 0.
+func MissingOf(create int) Missing {
+	if create > 0 {
+		return LeaveMissing
+	}
+	return CreateMissing
+}
 
 // Add returns the request that adds permits, or takes them away if n is negative. It replies 1, 0 if the semaphore does not
 // exist or did not, or [Outdated].

@@ -62,7 +62,7 @@ func randomCommand(r *rand.Rand) (*scripts.Script, []string) {
 		}
 		return words(permits.AcquirePermits(protocol.Round{Request: request, Again: r.IntN(2) == 0, Create: 3}, wants))
 	case 13:
-		return words(permits.Release(id()))
+		return words(permits.Release(id(), protocol.MissingOf(r.IntN(2))))
 	}
 	return words(permits.Count(3))
 }

@@ -69,9 +69,9 @@ func CountEvents(script string, keys, args []string, answer string, calls [][]st
 	case "semaphore_release":
 		add(keys[0], keys[1], spec.CountSaid{Action: "Give", Request: request(0, keys[2]), Give: number(args[3]), Only: args[5] == "1", Had: args[5] == "2"})
 	case "permit_release":
-		said := spec.CountSaid{Action: "Release", Wants: []spec.Want{{IDs: ids(args[0])}}, Only: args[2] == "1"}
+		said := spec.CountSaid{Action: "Release", Wants: []spec.Want{{IDs: ids(args[0])}}, Only: args[2] == "1", Leave: args[3] == "1"}
 		if len(keys) > 3 {
-			said.Request = request(3, keys[3])
+			said.Request = request(4, keys[3])
 		}
 		add(keys[0], keys[1], said)
 	case "permit_renew":
@@ -142,7 +142,7 @@ func kept(calls [][]string, of spec.Request) []int64 {
 func CountClock(calls [][]string) (ms int64, ok bool) {
 	for _, call := range calls {
 		if name := strings.ToLower(call[0]); (name == "zremrangebyscore" || name == "zcount") && len(call) == 4 && call[2] == "-inf" &&
-			!strings.HasPrefix(call[3], "(") {
+			!strings.HasPrefix(call[3], "(") && call[3] != "+inf" {
 			return number(call[3]), true
 		}
 	}
