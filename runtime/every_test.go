@@ -341,6 +341,36 @@ func TestEvery_RestartedEmpty(t *testing.T) {
 	until(t, "it goes on", func() bool { return log.count("a schedule goes on") > 0 })
 }
 
+// A process that asked before the interval began waits for the lock. If somebody deletes the schedule meanwhile, or the server evicts it, that
+// process does not run the interval once more.
+func TestEvery_TheScheduleIsDeletedDuringARun(t *testing.T) {
+	t.Parallel()
+	const week = 7 * 24 * time.Hour // the test has one interval
+	server := redistest.Server(t)
+	var runs atomic.Int32
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	clients := []*lockrt.Client{clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, server.URL(), lockrt.Options{})}
+	held := ok(t)(clients[0].Mutex("job").Lock(patient(t))) // so that both processes ask before one of them begins
+	schedules := make([]*lockrt.Schedule, len(clients))
+	for i, c := range clients {
+		schedules[i] = c.Every("job", week, func(context.Context, lockrt.Tick) error {
+			if runs.Add(1) == 1 {
+				close(begun)
+				<-goOn
+			}
+			return nil
+		})
+		run(t, schedules[i])
+	}
+	until(t, "both wait", func() bool { return clients[0].Stats().Waiting == 1 && clients[1].Stats().Waiting == 1 })
+	require.NoError(t, held.Unlock(patient(t)))
+	receive(t, begun, "the run")
+	server.Do("DEL", "lockgen_every:{job}")
+	close(goOn)
+	until(t, "both know of it", func() bool { return !lockrt.Known(schedules[0]).IsZero() && !lockrt.Known(schedules[1]).IsZero() })
+	require.EqualValues(t, 1, runs.Load())
+}
+
 // TestEvery_LostReplies has the server act on what a schedule asks, and loses its replies.
 func TestEvery_LostReplies(t *testing.T) {
 	t.Parallel()
