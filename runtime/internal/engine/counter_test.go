@@ -261,6 +261,53 @@ func TestCounter_GrantedAfterTheEnd(t *testing.T) {
 	})
 }
 
+// joined returns waiters for so many permits each, none of which has asked.
+func joined(t *testing.T, x *till, ns ...int) (all []*Waiter[wanting]) {
+	t.Helper()
+	for _, n := range ns {
+		w := NewWaiter[wanting]()
+		w.For.demand, w.Call.Wait = &Demand{N: n}, time.Hour
+		require.Equal(t, ToAsk, x.Join(w))
+		all = append(all, w)
+	}
+	return all
+}
+
+// A waiter that is about to ask when the request of another one brings it what it wants asks for nothing more, and gives that back when it leaves.
+func TestCounter_GrantedBeforeItAsks(t *testing.T) {
+	t.Parallel()
+	counting(t, dictate(CountAnswer{Granted: 2}), func(t *testing.T, x *till) {
+		all := joined(t, x, 1, 2)
+		x.Ask(all[0])
+		for _, w := range all {
+			next(t, w, Given)
+		}
+		x.Ask(all[1])
+		x.Leave(all[1])
+		x.goroutines.Wait()
+		require.Equal(t, []uint64{1}, x.saw().numbers)
+		require.Equal(t, []int{2}, x.saw().undone)
+	})
+}
+
+// The refusal of a waiter that has left meanwhile is none of the next one, which Redis was not asked for.
+func TestCounter_RefusedAfterItHasLeft(t *testing.T) {
+	t.Parallel()
+	counting(t, nil, func(t *testing.T, x *till) {
+		answers, answer := held(CountAnswer{TTL: time.Hour})
+		x.answers(answers)
+		all := joined(t, x, 5, 1)
+		for _, w := range all {
+			x.Ask(w)
+		}
+		synctest.Wait()
+		x.Leave(all[0])
+		x.answers(dictate(CountAnswer{Granted: 1}))
+		answer()
+		next(t, all[1], Given)
+	})
+}
+
 // The next waiter has the turn when a request fails whose waiter has left meanwhile.
 func TestCounter_FailsForOneThatHasLeft(t *testing.T) {
 	t.Parallel()
@@ -292,6 +339,26 @@ func TestCounter_FailsForOneThatHasLeft(t *testing.T) {
 	}
 }
 
+// The next waiter to come asks after a request has failed whose waiter, which was refused before, has left.
+func TestCounter_FailsForTheOnlyOneWhichHasLeft(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{errBroke, errPasses, errLasting} {
+		counting(t, dictate(CountAnswer{TTL: time.Second}), func(t *testing.T, x *till) {
+			head := x.waits(3, time.Hour)
+			next(t, head, Refused)
+			answers, answer := held(CountAnswer{Err: err})
+			x.answers(answers)
+			x.Ask(head)
+			synctest.Wait()
+			x.Leave(head)
+			answer()
+			synctest.Wait()
+			x.answers(func(b *CountBatch[wanting], _ bool) CountAnswer { return CountAnswer{Granted: len(b.Parts)} })
+			next(t, x.waits(1, time.Hour), Given)
+		})
+	}
+}
+
 // The head is refused, and the others wait behind it. One that tries once makes room instead, and is not put behind one that waits.
 func TestCounter_Refused(t *testing.T) {
 	t.Parallel()
@@ -312,6 +379,42 @@ func TestCounter_Refused(t *testing.T) {
 		x.Ask(behind)
 		require.ErrorIs(t, next(t, behind, Failed).Err, errLasting, "it was refused before")
 		x.Leave(behind)
+	})
+}
+
+// A waiter that tries once hears of a refusal also if a request of another one brings it, and makes room.
+func TestCounter_ATryIsRefusedByTheRequestOfAnother(t *testing.T) {
+	t.Parallel()
+	counting(t, dictate(CountAnswer{Err: errBroke}), func(t *testing.T, x *till) {
+		tries := x.waits(1, 0)
+		next(t, tries, Failed)
+		x.answers(dictate(CountAnswer{TTL: time.Second}))
+		waits := x.waits(1, time.Hour) // sends the request of the try again
+		next(t, tries, Refused)
+		require.Equal(t, PlaceNone, tries.Place)
+		next(t, waits, Refused)
+		require.Equal(t, []uint64{1, 1, 2}, x.saw().numbers)
+		x.Leave(waits)
+	})
+}
+
+// The next waiter asks after a try was refused that was behind another waiter before.
+func TestCounter_ATryThatCameToTheHeadMakesRoom(t *testing.T) {
+	t.Parallel()
+	counting(t, nil, func(t *testing.T, x *till) {
+		answers, answer := held(CountAnswer{TTL: time.Second})
+		x.answers(answers)
+		head, tries := x.waits(1, time.Hour), x.waits(1, 0)
+		answer()
+		next(t, head, Refused)
+		next(t, tries, Behind)
+		x.Leave(head)
+		next(t, tries, Turn)
+		x.Ask(tries)
+		next(t, tries, Refused)
+		later := x.waits(1, time.Hour)
+		next(t, later, Refused)
+		x.Leave(later)
 	})
 }
 
@@ -336,6 +439,20 @@ func TestCounter_ATryOfWhatAllWantAsks(t *testing.T) {
 		next(t, tries, Given)
 		next(t, head, Refused)
 		next(t, head, Given)
+	})
+}
+
+// When what is counted was deleted, a waiter that was refused before fails, and one that has come since has what it wants.
+func TestCounter_DeletedSinceTheRefusal(t *testing.T) {
+	t.Parallel()
+	counting(t, dictate(CountAnswer{TTL: time.Second}), func(t *testing.T, x *till) {
+		x.Alike = true
+		head := x.waits(1, time.Hour)
+		next(t, head, Refused)
+		x.answers(dictate(CountAnswer{Granted: 2, Deleted: errLasting}))
+		tries := x.waits(1, 0)
+		next(t, tries, Given)
+		require.ErrorIs(t, next(t, head, Failed).Err, errLasting)
 	})
 }
 
@@ -437,7 +554,7 @@ func TestCounter_CreatesAsTheFirstWaiterDoes(t *testing.T) {
 		next(t, head, Refused)
 		_, five := waits(0), waits(5)
 		next(t, five, Behind)
-		seven := waits(7)
+		_, seven := waits(0), waits(7)
 		ask := func() int {
 			for len(created) > 0 {
 				<-created

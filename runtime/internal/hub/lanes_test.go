@@ -162,7 +162,7 @@ func TestHub_ARefusedChannelHasNotMoved(t *testing.T) {
 		s.denied = "z"
 		var x, z ear
 		<-h.Listen("x", x.hear).Ready()
-		h.Listen("z", z.hear)
+		refused := h.Listen("z", z.hear)
 		time.Sleep(time.Second) // in a bubble
 		require.Greater(t, len(s.sent()), 5)
 		require.Zero(t, s.asks())
@@ -172,6 +172,18 @@ func TestHub_ARefusedChannelHasNotMoved(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, s.asks())
 		require.Equal(t, []Event{{Subscribed: true}, {Subscribed: true, Again: true}}, x.heard())
+
+		s.sent()
+		s.place("z", "b")
+		s.moved()
+		h.Reassign()
+		synctest.Wait()
+		require.Contains(t, s.sent(), "a unsub z", "it may have subscribed one of two kinds")
+		refused.Close()
+		synctest.Wait()
+		require.Contains(t, s.sent(), "b unsub z")
+		h.Listen("z", z.hear)
+		synctest.Wait()
 		s.mu.Lock()
 		s.denied = ""
 		s.mu.Unlock()

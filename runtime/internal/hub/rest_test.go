@@ -83,6 +83,7 @@ func TestHub_ClientsAtRestComeBackAtDifferentTimes(t *testing.T) {
 func TestHub_NoRestForWhatIsNeeded(t *testing.T) {
 	for name, needs := range map[string]func(h *Hub, l *Listener){
 		"messages on its channel": func(_ *Hub, l *Listener) { l.Hurry() },
+		"another listener to it":  func(h *Hub, _ *Listener) { h.Listen("x", func(Event) {}) },
 		"another channel":         func(h *Hub, _ *Listener) { h.Listen("y", func(Event) {}) },
 		"nothing, it is closed":   func(h *Hub, _ *Listener) { h.Close() },
 	} {
@@ -91,7 +92,7 @@ func TestHub_NoRestForWhatIsNeeded(t *testing.T) {
 				n, rests := new(net), new(atomic.Int64)
 				rests.Store(int64(1000 * time.Hour))
 				h, l := resting(n, func(channel string) time.Duration {
-					if channel != "x" { // its first connection, for no channel yet
+					if channel == "" { // its first connection, for no channel yet
 						return 0
 					}
 					return time.Duration(rests.Load())

@@ -67,7 +67,9 @@ func TestChannel_Elsewhere(t *testing.T) {
 			return nil, nil
 		})
 		defer h.Close()
+		begin := time.Now()
 		<-h.Listen("x", func(Event) {}).Ready()
+		require.Less(t, time.Since(begin), time.Second, "it tries again soon")
 		synctest.Wait()
 		require.Equal(t, []state{asked, ended, asked, asked, asked}, tries)
 		require.Equal(t, live, x())
@@ -114,6 +116,60 @@ func TestChannel_WhileItsListenersAreCalled(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A faithful connection is subscribed to what it was asked for last.
+type faithful struct {
+	to   map[string]bool
+	hold <-chan struct{}
+}
+
+func (c faithful) Subscribe(channels []string) ([]string, error) {
+	for _, name := range channels {
+		c.to[name] = true
+	}
+	if c.to["y"] {
+		<-c.hold
+	}
+	return nil, nil
+}
+
+func (c faithful) Unsubscribe(channels []string) error {
+	for _, name := range channels {
+		delete(c.to, name)
+	}
+	return nil
+}
+
+func (c faithful) Close() {}
+
+// TestChannel_ComesBack has a channel that moves to another server and back while its first one is being asked for something else.
+func TestChannel_ComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, hold := "one", make(chan struct{})
+		c := faithful{map[string]bool{}, hold}
+		h := New(Config{
+			Dial: func(name string, _ Sink) (Conn, <-chan error, error) {
+				if name == "one" {
+					return c, make(chan error), nil
+				}
+				return faithful{map[string]bool{}, hold}, make(chan error), nil
+			},
+			Lane: func(string) string { return server }, Linger: time.Second, Backoff: []time.Duration{10 * time.Millisecond},
+		})
+		defer h.Close()
+		x := h.Listen("x", func(Event) {})
+		<-x.Ready()
+		h.Listen("y", func(Event) {})
+		synctest.Wait()
+		for _, server = range []string{"two", "one"} {
+			h.Reassign()
+		}
+		close(hold)
+		synctest.Wait()
+		require.True(t, x.Live())
+		require.Equal(t, map[string]bool{"x": true, "y": true}, c.to)
+	})
 }
 
 // TestChannel_ConnectionEnds has a connection end while a subscription is under way, and while it is subscribed.
