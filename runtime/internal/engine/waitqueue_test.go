@@ -88,3 +88,24 @@ func TestWaitQueue_Refuse(t *testing.T) {
 		require.True(t, w.Events.Empty())
 	}
 }
+
+// A waiter is fit for another call only when no request knows it any more, and takes nothing of its last call with it.
+func TestWaiter_Reset(t *testing.T) {
+	t.Parallel()
+	w := NewWaiter[string]()
+	w.For, w.Call.Wait = "something", 1
+	w.Patient, w.Attends, w.Quorum = true, true, true
+	w.Number.Store(7)
+	w.Asks.Add(1)
+	require.False(t, w.Reset(), "a request may answer still")
+	w.Asks.Add(-1)
+	w.Notify(Event{Kind: Refused})
+	w.Poke()
+	require.True(t, w.Reset())
+	_, ok := w.NextEvent()
+	require.False(t, ok)
+	require.Zero(t, w.Number.Load())
+	require.Zero(t, w.For)
+	require.True(t, w.Once())
+	require.False(t, w.Patient || w.Attends || w.Quorum)
+}

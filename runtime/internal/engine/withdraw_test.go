@@ -444,3 +444,95 @@ func TestWithdrawals_AddedAsTheLastRequestsBegin(t *testing.T) {
 		})
 	}
 }
+
+// A ticket to watch that is added while earlier requests are settled is withdrawn for the last time when those of its call are settled, too.
+func TestWithdrawals_AddedWhileEarlierRequestsAreSettled(t *testing.T) {
+	t.Parallel()
+	var calls chan chan struct{} // of settled, and what ends them
+	settles := func() <-chan struct{} {
+		done := make(chan struct{})
+		calls <- done
+		return done
+	}
+	withdrawingUntil(t, settles, always(said{}), func(t *testing.T, ws *Withdrawals, o *office, stop func()) {
+		calls = make(chan chan struct{}, 10)
+		ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour})
+		stop()
+		first := <-calls
+		synctest.Wait()
+		ws.Add(o, &Withdrawal{Number: 2, Watch: time.Hour})
+		synctest.Wait()
+		close(first)
+		synctest.Wait()
+		require.Len(t, calls, 1)
+		require.False(t, ws.idle())
+		close(<-calls)
+		synctest.Wait()
+		require.True(t, ws.idle())
+		_, asked := o.sent()
+		require.Equal(t, map[uint64]int{1: 2, 2: 2}, asked)
+	})
+}
+
+// The answer to an earlier request says nothing about a ticket that is added once more and sent again, of which the answer is still to come.
+func TestWithdrawals_AnsweredAfterItIsSentAgain(t *testing.T) {
+	t.Parallel()
+	var first, second chan struct{}
+	withdrawing(t, func(request int) said {
+		switch request {
+		case 1:
+			<-first
+		case 2:
+			<-second
+			return said{FateUnknown, errBroke}
+		}
+		return said{}
+	}, func(t *testing.T, ws *Withdrawals, o *office, _ func()) {
+		first, second = make(chan struct{}), make(chan struct{})
+		var over atomic.Int32
+		ws.Add(o, &Withdrawal{Number: 1, Over: func() { over.Add(1) }})
+		synctest.Wait()
+		ws.Add(o, &Withdrawal{Number: 1})
+		pass(withdrawTogether)
+		require.Equal(t, 2, o.requests())
+		close(first)
+		synctest.Wait()
+		require.Zero(t, over.Load())
+		close(second)
+		pass(mostFailingWithdrawPause)
+		require.Equal(t, 3, o.requests())
+		require.EqualValues(t, 1, over.Load())
+	})
+}
+
+// A ticket is over when its connection is closed for good, though the client is open.
+func TestWithdrawals_ConnectionClosedForGood(t *testing.T) {
+	t.Parallel()
+	withdrawing(t, always(said{FateClosed, errBroke}), func(t *testing.T, ws *Withdrawals, o *office, _ func()) {
+		var over atomic.Int32
+		ws.Add(o, &Withdrawal{Number: 1, Watch: time.Hour, Over: func() { over.Add(1) }})
+		synctest.Wait()
+		require.EqualValues(t, 1, over.Load())
+		require.True(t, ws.idle())
+		require.Equal(t, 1, o.requests())
+	})
+}
+
+// A ticket that was withdrawn is watched to the end, however long that is.
+func TestWithdrawals_WatchedForLong(t *testing.T) {
+	t.Parallel()
+	withdrawing(t, func(request int) said {
+		if request > 1 {
+			return said{FateUnknown, errBroke}
+		}
+		return said{}
+	}, func(t *testing.T, ws *Withdrawals, o *office, _ func()) {
+		var over atomic.Int32
+		ws.Add(o, &Withdrawal{Number: 1, Watch: 2 * withdrawLimit, Over: func() { over.Add(1) }})
+		pass(2*withdrawLimit - time.Millisecond)
+		require.Zero(t, over.Load())
+		pass(mostFailingWithdrawPause)
+		require.EqualValues(t, 1, over.Load())
+		require.Zero(t, o.givenUp.Load())
+	})
+}

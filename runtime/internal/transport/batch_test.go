@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"testing"
@@ -139,6 +140,9 @@ func TestBatcher_AvoidsAMuteConnection(t *testing.T) {
 			require.Eventually(t, func() bool { return !net.overdue(process.Inspect(key)) }, time.Minute, time.Millisecond)
 			require.Eventually(t, func() bool { return net.Run(process.Inspect(key)).Err() == nil }, time.Minute, time.Millisecond)
 			x.end()
+			require.False(t, net.lateness.anywhere.Load())
+			require.Zero(t, net.traffic.stuck.Load())
+			require.Zero(t, net.traffic.sending.Load())
 		})
 	}
 }
@@ -175,7 +179,10 @@ func TestBatcher_ALoneCallerOnAPipelinedConnection(t *testing.T) {
 			require.Equal(t, answer{granted: true, again: true}, <-answers)
 			<-lose.Done()
 			require.True(t, net.pipelined.Load(), "no lone caller sends over the shared one any more")
-			require.False(t, own && net.Idle(), "nor over a pipelined one of its own")
+			require.False(t, own && (net.Idle() || net.direct.made.Load()), "nor over a pipelined one of its own, for which there may be another")
+			net.lateness.strays.mu.Lock()
+			require.NotZero(t, net.lateness.strays.n, "the command that was given up may still lock the key")
+			net.lateness.strays.mu.Unlock()
 			x.proxy.Cut()
 			x.end()
 			require.Empty(t, answers)
@@ -245,6 +252,105 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 
 	net.direct.met.Store(0)
 	alone(2)
+
+	// Another sender has taken the request meanwhile.
+	b.one.sending = 1
+	b.one.start(true, true)
+	require.True(t, net.Idle())
+	require.Zero(t, b.one.sending)
+
+	// The server refuses the script because of one request, and each is sent by itself; then the next caller is as alone as before.
+	rs := requests(2)
+	rs[0] = refused{rs[0].(taking)} //nolint:forcetypeassert // this test has made it
+	b.SubmitAll(rs, true)
+	require.Error(t, <-answers)
+	require.NoError(t, <-answers)
+	require.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.one.sending == 0
+	}, time.Minute, time.Millisecond)
+	net.direct.met.Store(0)
+	alone(2)
+}
+
+// A refused request has a lease that is no number.
+type refused struct{ taking }
+
+func (r refused) Append(to *protocol.Texts, _ bool) {
+	to.Keys, to.Args = append(to.Keys, r.key), append(to.Args, "owner", "no number")
+}
+
+// A command that is sent over another connection does not change those before it, which may still be sent, or be sent again to a server that has lost
+// the script; nor does what the call is used for later.
+func TestCall_LeavesTheCommandsBeforeAsTheyAre(t *testing.T) {
+	t.Parallel()
+	net, process, _ := start(t, nil, Config{})
+	b := net.Batcher(process.Takes(), true)
+	answered := make(chan bool, 1) // whether it was sent again
+	c := calls.Get().(*call)
+	c.q, c.some = &b.one, append(c.some[:0], taking{process, redistest.Key(t, "k"), 1, func(_ protocol.Answer, again bool, err error) {
+		answered <- again && err == nil
+	}})
+	b.one.sending = 1
+	first := c.command()
+	keys, args := slices.Clone(first.Keys), slices.Clone(first.Args)
+	second := c.again()
+	reply := net.Run(second)
+	c.answered(reply)
+	require.True(t, <-answered)
+	for _, cmd := range []protocol.Command{first, second} {
+		require.Equal(t, keys, cmd.Keys)
+		require.Equal(t, args, cmd.Args)
+	}
+	require.NotSame(t, &first.Keys[0], &second.Keys[0])
+	require.Zero(t, b.one.sending)
+}
+
+// Too few replicas make a grant one that is not confirmed, and leave a refusal as it is. A request that the client of a cluster has sent again counts as
+// sent again.
+func TestCall_Answers(t *testing.T) {
+	t.Parallel()
+	net, process, _ := start(t, nil, Config{})
+	key := redistest.Key(t, "k")
+	require.NoError(t, redistest.Shared(t).Do("HSET", key+"1", "another", "1").Error())
+	b := net.Batcher(process.Takes(), true)
+	short := errors.New("too few")
+	for _, resent := range []bool{false, true} {
+		var errs []error
+		c := new(call)
+		c.q = &b.one
+		for n := range uint64(2) {
+			c.some = append(c.some, taking{process, key + strconv.FormatUint(n, 10), n + 1, func(reply protocol.Answer, again bool, err error) {
+				require.Equal(t, resent, again)
+				require.False(t, protocol.ReadAcquire(reply).Granted())
+				errs = append(errs, err)
+			}})
+		}
+		reply := net.Run(c.command())
+		require.NoError(t, reply.Err())
+		if resent {
+			c.resends++
+		}
+		require.False(t, c.answer(reply, short))
+		require.Equal(t, []error{short, nil}, errs)
+		require.NoError(t, redistest.Shared(t).Do("DEL", key+"0").Error())
+	}
+}
+
+// Nothing is kept for a slot of a cluster without requests.
+func TestBatcher_ForgetsSlots(t *testing.T) {
+	t.Parallel()
+	b := new(Transport).Batcher(protocol.Batch{}, true)
+	b.slots = map[uint16]*slotQueue{}
+	q := b.slotQueue(taking{key: "k"})
+	require.Same(t, q, b.slotQueue(taking{key: "k"}))
+	q.queue = append(q.queue, taking{key: "k"})
+	require.True(t, q.ends(new(call)))
+	require.Len(t, b.slots, 1)
+	q.queue, q.sending = nil, 1
+	require.False(t, q.ends(new(call)))
+	require.Empty(t, b.slots)
 }
 
 // Requests that are sent one after the other, since the server refuses their script, are not held up by a mute connection.

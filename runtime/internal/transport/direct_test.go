@@ -27,7 +27,8 @@ func TestDirect_IsClosedAtRest(t *testing.T) {
 			<-time.After(d)
 			synctest.Wait()
 		}
-		d := &direct{link: &link{cfg: Config{Stopped: make(chan struct{})}}, on: true, rest: 10 * time.Second}
+		stopped := make(chan struct{})
+		d := &direct{link: &link{cfg: Config{Stopped: stopped}}, on: true, rest: 10 * time.Second}
 		for range 2 { // one is made again
 			conn := &closable{}
 			d.made.Store(true)
@@ -48,6 +49,10 @@ func TestDirect_IsClosedAtRest(t *testing.T) {
 			require.Nil(t, d.seize())
 			require.False(t, d.made.Load())
 		}
+		last := &closable{}
+		close(stopped)
+		d.give(&exclusive{conn: last})
+		require.EqualValues(t, 1, last.closed.Load(), "at once, when the client is closed")
 	})
 }
 
@@ -59,6 +64,20 @@ func madeDirect(t *testing.T, net *Transport) {
 		net.direct.want()
 		return net.Idle()
 	}, time.Minute, time.Millisecond)
+}
+
+// There may be another connection when one has broken.
+func TestDirect_ThatHasBroken(t *testing.T) {
+	t.Parallel()
+	x := newMuteTest(t)
+	defer x.end()
+	x.net.Bound(time.Hour)
+	madeDirect(t, x.net)
+	own := x.net.direct.seize()
+	x.proxy.Cut()
+	require.Error(t, x.net.direct.run(context.Background(), own, x.process.Inspect(x.key)).Error())
+	require.False(t, x.net.Idle())
+	require.False(t, x.net.direct.made.Load())
 }
 
 // A caller that comes now and then has no connection made, which it would not use.

@@ -1,9 +1,11 @@
 package transport
 
 import (
+	"io"
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -111,4 +113,92 @@ func TestRenew_ReplacesASubscriberThatIsMute(t *testing.T) {
 	net.Quit()
 	net.Unlisten()
 	u.wg.Wait()
+}
+
+// A looking user notes when leases are confirmed for the first time.
+type looking struct {
+	fake
+
+	first []time.Duration
+}
+
+func (u *looking) LookFirst(after time.Duration) { u.first = append(u.first, after) }
+
+// tracking returns a tracker with a connection on which the server reports changes, and its user.
+func tracking() (*tracker, *tracked, *looking) {
+	u := &looking{}
+	l := &link{rc: &named{}, cfg: Config{User: u, Logger: slog.New(slog.DiscardHandler), Stopped: make(chan struct{})}}
+	tr := &tracker{link: l, hub: hub.New(hub.Config{}), stage: trackingOn}
+	tr.adopted = &tracked{tracker: tr, stage: trackedReporting, gone: make(chan struct{})}
+	return tr, tr.adopted, u
+}
+
+// A connection that the hub has replaced does no harm to the next one, however late it is found to be mute, or is closed.
+func TestTracker_TheConnectionBefore(t *testing.T) {
+	t.Parallel()
+	tr, before, u := tracking()
+	next := &tracked{tracker: tr, stage: trackedReporting, gone: make(chan struct{})}
+	tr.adopted = next
+	tr.mu.Lock()
+	before.replace(errBehind)
+	tr.mu.Unlock()
+	require.Equal(t, trackedReporting, before.stage)
+	require.False(t, tr.silent)
+	before.leave()
+	before.leave()
+	require.Same(t, next, tr.adopted)
+	require.Empty(t, u.first)
+	next.leave()
+	require.Nil(t, tr.adopted)
+	require.Equal(t, []time.Duration{0}, u.first, "no server reports changes")
+}
+
+// A connection that is broken gets no more requests, and one that the server refuses something does.
+func TestTracker_Settle(t *testing.T) {
+	t.Parallel()
+	tr, w, _ := tracking()
+	w.settle(nil)
+	rc := redistest.NewClient(t, redistest.Shared(t).Addr())
+	w.settle(rc.Do(t.Context(), rc.B().Arbitrary("NO-SUCH-COMMAND").Build()).Error())
+	require.True(t, tr.tells())
+	w.settle(io.EOF)
+	require.False(t, tr.tells())
+}
+
+// Nothing is asked of a server when the client is closed.
+func TestTracker_BeginsNoMore(t *testing.T) {
+	t.Parallel()
+	tr, w, _ := tracking()
+	w.stage = trackedIdle
+	tr.close()
+	require.Nil(t, tr.begin())
+	require.Equal(t, trackedIdle, w.stage)
+}
+
+// A connection that is late is replaced if it does not answer soon, also if it was late before and has answered.
+func TestTracker_FallsBehindAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tr, w, _ := tracking()
+		late := func() (answered func()) {
+			answered = w.pending.note()
+			<-time.After(leastPatience + time.Millisecond)
+			w.fallBehind(nil, leastPatience)
+			w.fallBehind(nil, leastPatience)
+			return answered
+		}
+		grace := func() {
+			<-time.After(graceBehind)
+			synctest.Wait()
+		}
+		answered := late()
+		answered()
+		grace()
+		require.True(t, tr.tells())
+		answered = late()
+		grace()
+		require.False(t, tr.tells())
+		answered()
+		tr.close()
+	})
 }

@@ -109,6 +109,21 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 	net.Unlisten()
 }
 
+// The shared connection is not avoided for a command that is late, and was answered, or has failed, a moment before.
+func TestLateness_OfWhatIsAnswered(t *testing.T) {
+	t.Parallel()
+	net, process, _ := start(t, nil, Config{})
+	cmd := process.Inspect(redistest.Key(t, "k"))
+	l, x := &net.lateness, net.timely(cmd)
+	l.add(x)
+	x.comes(timelyReply{Reply: Reply{rueidis.NewErrorResult(io.EOF)}, first: true})
+	l.mu.Lock()
+	l.avoid(x)
+	l.remove(x)
+	l.mu.Unlock()
+	require.False(t, net.overdue(cmd))
+}
+
 // A heir does nothing.
 type heir struct{}
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -177,6 +178,93 @@ func TestSpares_ThatHaveBroken(t *testing.T) {
 	s.leave(x, false)
 	require.Same(t, next, s.to[""])
 	require.Zero(t, x.users)
+}
+
+// A connection that has answered does not take the place of one to other servers that is being made.
+func TestSpares_ToOtherServers(t *testing.T) {
+	t.Parallel()
+	x, next := &spare{servers: "before", users: 1}, &spare{servers: "now", made: make(chan struct{}), users: 1}
+	s := &spares{to: map[string]*spare{"": next}}
+	s.leave(x, false)
+	require.Same(t, next, s.to[""])
+}
+
+// A client of the server that its name says.
+type named struct {
+	dedicating
+
+	name string
+}
+
+func (c *named) Nodes() map[string]rueidis.Client { return map[string]rueidis.Client{c.name: c} }
+
+// Each connection is closed, once: at rest, when other servers take the place of its own, and with the client; and not while a request uses it.
+func TestSpares_AreClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, u := &named{name: "one"}, &fake{}
+		s := &spares{link: &link{rc: client, cfg: Config{User: u, OpTimeout: time.Second}}, rest: 10 * time.Second, to: map[string]*spare{}}
+		take := func() (x *spare, leave func()) {
+			x, answered := s.take(client, "")
+			<-x.made
+			return x, func() {
+				answered()
+				s.leave(x, false)
+			}
+		}
+		use := func() *spare {
+			x, leave := take()
+			leave()
+			return x
+		}
+		pass := func(d time.Duration) {
+			<-time.After(d)
+			synctest.Wait()
+		}
+		closed := func(x *spare) bool {
+			synctest.Wait()
+			n := x.conn.(*answering).closed.Load()
+			require.LessOrEqual(t, n, int32(1))
+			return n == 1
+		}
+
+		first := use()
+		pass(9 * time.Second)
+		require.Same(t, first, use())
+		pass(9999 * time.Millisecond)
+		require.False(t, closed(first))
+		pass(time.Millisecond)
+		require.True(t, closed(first), "at rest")
+		require.Empty(t, s.to)
+
+		second := use()
+		pass(9 * time.Second)
+		again, leave := take()
+		require.Same(t, second, again)
+		pass(time.Hour)
+		require.Same(t, second, s.to[""], "a request has it")
+		leave()
+		require.False(t, closed(second))
+		client.name = "two"
+		third, leave := take()
+		require.NotSame(t, second, third)
+		require.True(t, closed(second))
+		client.name = "three"
+		fourth := use()
+		require.NotSame(t, third, fourth)
+		require.False(t, closed(third), "a request has it")
+		leave()
+		require.True(t, closed(third))
+
+		s.close()
+		require.True(t, closed(fourth))
+		require.True(t, closed(use()), "at once, when the client is closed")
+		pass(time.Hour)
+		for _, x := range []*spare{first, second, third, fourth} {
+			require.True(t, closed(x))
+		}
+		u.wg.Wait()
+	})
 }
 
 // In a cluster, requests beside to one server share a connection, too.
