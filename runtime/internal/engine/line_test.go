@@ -95,6 +95,61 @@ func TestLine_Prompt(t *testing.T) {
 	require.False(t, held)
 }
 
+// The first waiter behind those that follow the holder has the turn at once.
+func TestLine_PromptBehindFollowers(t *testing.T) {
+	t.Parallel()
+	line := new(Line[struct{}])
+	for range 2 {
+		line.Queue.Push(waits(false))
+	}
+	head := waits(false)
+	line.Queue.Push(head)
+	line.Prompt(&rule{line: line, followers: 2})
+	require.Same(t, head, line.Queue.First)
+	require.True(t, head.Place.Leading())
+}
+
+// What was answered last counts: a grant ends a refusal, an answer ends an error. Those who wait for the next answer hear of it, and that there will be
+// none.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	var x Answers
+	heard := func(next <-chan struct{}) bool {
+		select {
+		case <-next:
+			return true
+		default:
+			return false
+		}
+	}
+	for name, step := range map[string]func(){
+		"an answer": func() { x.Says(false, nil) }, "an error": func() { x.Fails(errBroke) }, "it is given up": x.Withdraws, "a change": x.Changes,
+	} {
+		next := x.Look().Answered
+		require.True(t, x.Awaited())
+		require.False(t, heard(next), name)
+		step()
+		require.True(t, heard(next), name)
+		require.False(t, x.Awaited(), name)
+		require.False(t, heard(x.Look().Answered), name)
+	}
+	for range 2 {
+		x.Asks()
+		x.Says(true, nil)
+		require.NotZero(t, x.Look().Refused)
+		x.Asks()
+		x.Says(false, errBroke)
+		require.NotZero(t, x.Look().Refused)
+		require.Equal(t, errBroke, x.Look().Err)
+		x.Asks()
+		require.Equal(t, 1, x.Look().Asking)
+		x.Says(false, nil)
+		require.Zero(t, x.Look().Refused)
+		require.NoError(t, x.Look().Err)
+		require.Zero(t, x.Look().Asking)
+	}
+}
+
 // The first waiter that listens behind a head that polls has it ask, once; those after it do not.
 func TestLine_TheDeputyHasTheHeadAsk(t *testing.T) {
 	t.Parallel()

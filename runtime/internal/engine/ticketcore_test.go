@@ -64,6 +64,14 @@ func TestTicketCore_StaysInDoubt(t *testing.T) {
 	require.True(t, tk.OutcomeUnknown)
 }
 
+// A grant that nobody was given stays one when a later request fails.
+func TestTicketCore_StaysUnclaimed(t *testing.T) {
+	t.Parallel()
+	tk := TicketCore{UnclaimedGrant: true}
+	_, _ = tk.Judge(Answer{Err: errBroke}, true, nil)
+	require.True(t, tk.UnclaimedGrant)
+}
+
 // A ticket that asks comes to rest in line, if it has asked for a place there. Others stay as they are.
 func TestTicketCore_Rest(t *testing.T) {
 	t.Parallel()

@@ -165,6 +165,16 @@ func TestTracker_Settle(t *testing.T) {
 	require.False(t, tr.tells())
 }
 
+// A connection gets no more requests when the client has another server.
+func TestTracker_OtherServers(t *testing.T) {
+	t.Parallel()
+	tr, w, _ := tracking()
+	require.True(t, tr.tells())
+	w.servers = "before"
+	require.False(t, tr.tells())
+	require.Equal(t, trackedOver, w.stage)
+}
+
 // Nothing is asked of a server when the client is closed.
 func TestTracker_BeginsNoMore(t *testing.T) {
 	t.Parallel()

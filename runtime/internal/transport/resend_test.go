@@ -84,12 +84,13 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 	for name, test := range map[string]struct {
 		fails []error // the commands, in this order; the first one is the first
 		want  error
+		again bool
 	}{
-		"never sent":                  {[]error{dial}, dial},
-		"broke":                       {[]error{io.EOF, io.EOF, io.EOF}, io.EOF},
-		"broke, the other never sent": {[]error{io.EOF, dial}, ErrNoAnswer},
-		"broke, the others closed":    {[]error{io.EOF, io.EOF, rueidis.ErrClosing}, ErrNoAnswer},
-		"never sent, the other broke": {[]error{dial, io.EOF, io.EOF}, io.EOF},
+		"never sent":                  {[]error{dial}, dial, false},
+		"broke":                       {[]error{io.EOF, io.EOF, io.EOF}, io.EOF, true},
+		"broke, the other never sent": {[]error{io.EOF, dial}, ErrNoAnswer, true},
+		"broke, the others closed":    {[]error{io.EOF, io.EOF, rueidis.ErrClosing}, ErrNoAnswer, true},
+		"never sent, the other broke": {[]error{dial, io.EOF, io.EOF}, io.EOF, true},
 	} {
 		x := net.timely(round(4))
 		x.round = true
@@ -98,9 +99,36 @@ func TestRunRoundInTime_TheFirstMayStillCome(t *testing.T) {
 		for i, err := range test.fails {
 			x.replies <- timelyReply{Reply: Reply{rueidis.NewErrorResult(err)}, first: i == 0}
 		}
-		reply, _ := x.await()
+		reply, again := x.await()
 		require.Equal(t, test.want, reply.Err(), name)
+		require.Equal(t, test.again, again, name)
 	}
+
+	// The first one, which was sent again, took nothing: that answers nothing, also if its answer comes first.
+	server.Do("SET", "k", "0")
+	nothing := net.Run(round(5))
+	x := net.timely(round(6))
+	x.round = true
+	net.lateness.add(x)
+	x.sent = 2
+	x.replies <- timelyReply{Reply: nothing, first: true}
+	x.replies <- timelyReply{Reply: nothing}
+	reply, again := x.await()
+	require.True(t, again)
+	n, err = reply.Int()
+	require.NoError(t, err)
+	require.Zero(t, n)
+
+	// None of the commands was sent.
+	x = net.timely(round(7))
+	net.lateness.add(x)
+	x.sent = MostBeside
+	for range x.sent {
+		x.replies <- timelyReply{Reply: Reply{rueidis.NewErrorResult(dial)}}
+	}
+	reply, again = x.await()
+	require.Equal(t, dial, reply.Err())
+	require.False(t, again)
 
 	proxy.Cut()
 	close(stopped)
