@@ -172,6 +172,35 @@ func TestChannel_ComesBack(t *testing.T) {
 	})
 }
 
+// TestChannel_ComesBackUnsubscribed has a channel that moves to another server and back while its first one is being asked for it, which has ended the
+// subscription meanwhile.
+func TestChannel_ComesBackUnsubscribed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, hold, now := "one", make(chan struct{}), make(chan struct{})
+		close(now)
+		conns := map[string]faithful{"one": {map[string]bool{}, hold}, "two": {map[string]bool{}, now}}
+		h := New(Config{
+			Dial: func(name string, _ Sink) (Conn, <-chan error, error) { return conns[name], make(chan error), nil },
+			Lane: func(string) string { return server }, Linger: time.Second, Backoff: []time.Duration{10 * time.Millisecond},
+		})
+		defer h.Close()
+		y := h.Listen("y", func(Event) {})
+		synctest.Wait()
+		server = "two"
+		h.Reassign()
+		synctest.Wait()
+		require.True(t, y.Live())
+		delete(conns["one"].to, "y")
+		server = "one"
+		h.Reassign()
+		require.False(t, y.Live())
+		close(hold)
+		synctest.Wait()
+		require.True(t, y.Live())
+		require.Contains(t, conns["one"].to, "y")
+	})
+}
+
 // TestChannel_ConnectionEnds has a connection end while a subscription is under way, and while it is subscribed.
 func TestChannel_ConnectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -148,7 +148,10 @@ func TestTracker_TheConnectionBefore(t *testing.T) {
 	before.leave()
 	require.Same(t, next, tr.adopted)
 	require.Empty(t, u.first)
-	next.leave()
+	conn := &closable{}
+	subscriber{conn: conn, tracked: next}.Close()
+	require.EqualValues(t, 1, conn.closed.Load())
+	<-next.gone
 	require.Nil(t, tr.adopted)
 	require.Equal(t, []time.Duration{0}, u.first, "no server reports changes")
 }
