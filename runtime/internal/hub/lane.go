@@ -322,7 +322,7 @@ func (l *lane) subscribed(names, elsewhere []string, moved bool) {
 			continue
 		}
 		if ch.now() == ended || slices.Contains(elsewhere, name) {
-			l.moved = l.moved || moved || ch.now() == ended
+			l.moved = l.moved || moved // or the server has ended it, which has set this already
 			ch.to(ended)
 			ch.again, ch.partly = true, ch.partly || !moved
 			continue
