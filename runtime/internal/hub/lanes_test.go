@@ -192,6 +192,32 @@ func TestHub_ARefusedChannelHasNotMoved(t *testing.T) {
 	})
 }
 
+// A server that ends a subscription and has the channel again may have lost what it had, so the listeners hear of it. What an old connection says counts
+// no more.
+func TestHub_AServerHasAChannelAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newServers()
+		defer h.Close()
+		var x ear
+		<-h.Listen("x", x.hear).Ready()
+		synctest.Wait()
+		first := s.sinks["a"]
+		first.Dropped("x")
+		synctest.Wait()
+		want := []Event{{Subscribed: true}, {Subscribed: true, Again: true}}
+		require.Equal(t, want, x.heard())
+
+		s.breaks["a"] <- errBroken
+		<-time.After(time.Second)
+		synctest.Wait()
+		want = append(want, Event{Subscribed: true, Again: true})
+		require.Equal(t, want, x.heard())
+		first.Dropped("x")
+		synctest.Wait()
+		require.Equal(t, want, x.heard())
+	})
+}
+
 func TestHub_AChannelThatIsNotWhereItWasThoughtToBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newServers()

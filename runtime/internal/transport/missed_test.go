@@ -151,8 +151,8 @@ func TestTracker_TheConnectionBefore(t *testing.T) {
 	conn := &closable{}
 	subscriber{conn: conn, tracked: next}.Close()
 	require.EqualValues(t, 1, conn.closed.Load())
-	<-next.gone
 	require.Nil(t, tr.adopted)
+	<-next.gone
 	require.Equal(t, []time.Duration{0}, u.first, "no server reports changes")
 }
 
