@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"io"
 	"log/slog"
 	"net"
 	"strconv"
@@ -153,6 +154,61 @@ type lines chan<- string
 func (l lines) Write(line []byte) (int, error) {
 	l <- string(line)
 	return len(line), nil
+}
+
+// A replying connection answers all commands with the replies that it has.
+type replying struct {
+	rueidis.DedicatedClient
+
+	rc      rueidis.Client
+	replies []rueidis.RedisResult
+}
+
+func (c replying) B() rueidis.Builder { return c.rc.B() }
+
+func (c replying) DoMulti(context.Context, ...rueidis.Completed) []rueidis.RedisResult {
+	return c.replies
+}
+
+// What a server replies to a subscription, and to the question behind it, says whether the channel is subscribed, or elsewhere, or refused.
+func TestClusterSubscriber_Replies(t *testing.T) {
+	t.Parallel()
+	rc := redistest.Shared(t).NewClient()
+	says := func(text string) error {
+		return rc.Do(t.Context(), rc.B().Eval().Script("return redis.error_reply(ARGV[1])").Numkeys(0).Arg(text).Build()).Error()
+	}
+	const noPermission = "NOPERM this user has no permissions"
+	for name, test := range map[string]struct {
+		subscription, question error
+		elsewhere              []string
+		err                    error
+		owner                  string
+	}{
+		"subscribed":                      {},
+		"it has moved":                    {subscription: says("MOVED 1 there:1"), question: says("MOVED 1 there:1"), elsewhere: []string{"x", "x"}, owner: "there:1"},
+		"a replica":                       {question: says("MOVED 1 there:2"), elsewhere: []string{"x"}, owner: "there:2"},
+		"busy":                            {subscription: says("BUSY running a script"), elsewhere: []string{"x"}},
+		"down":                            {question: says("CLUSTERDOWN it is down"), elsewhere: []string{"x"}},
+		"it may not be asked":             {question: says(noPermission)},
+		"it may not be subscribed":        {subscription: says(noPermission), elsewhere: []string{"x"}, err: hub.ErrRefused},
+		"neither":                         {subscription: says(noPermission), question: says(noPermission), elsewhere: []string{"x"}, err: hub.ErrRefused},
+		"it may not, and has moved":       {subscription: says(noPermission), question: says("MOVED 1 there:3"), elsewhere: []string{"x", "x"}, owner: "there:3"},
+		"the connection broke":            {subscription: io.EOF, question: io.EOF, err: io.EOF},
+		"the connection broke after that": {question: io.EOF, err: io.EOF},
+	} {
+		cl := newCluster(&link{cfg: Config{UUID: protocol.NewUUID(protocol.ListensSharded), Channels: ShardedChannels}})
+		answer := func(err error) rueidis.RedisResult {
+			if err == nil {
+				return rueidis.RedisResult{}
+			}
+			return rueidis.NewErrorResult(err)
+		}
+		conn := replying{rc: rc, replies: []rueidis.RedisResult{answer(test.subscription), answer(test.question)}}
+		elsewhere, err := clusterSubscriber{cl, conn, whole{}}.Subscribe([]string{"x"})
+		require.Equal(t, test.elsewhere, elsewhere, name)
+		require.ErrorIs(t, err, test.err, name)
+		require.Equal(t, test.owner, cl.nodeOf("x"), name)
+	}
 }
 
 // A quitter notes which subscriptions a server has ended.

@@ -71,3 +71,15 @@ func TestWindow(t *testing.T) {
 	}
 	require.Zero(t, net.crowd.under.Load())
 }
+
+// A script behind a mute connection is no other one.
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	var x traffic
+	require.False(t, x.begin())
+	require.True(t, x.begin())
+	x.end()
+	x.stuck.Add(1)
+	require.False(t, x.begin())
+	require.True(t, x.begin())
+}

@@ -1,0 +1,93 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/rueidis"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/failure"
+)
+
+// A full client has no connection until another one is given back.
+type full struct {
+	rueidis.Client
+
+	back, released chan struct{}
+}
+
+func (c full) Dedicate() (rueidis.DedicatedClient, func()) {
+	<-c.back
+	return &closable{}, func() { close(c.released) }
+}
+
+// A caller waits for a connection no longer than the client is open, nor than its time limit, and gives back one that comes later.
+func TestLink_Dedicate(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]func(stop func()) (after time.Duration){
+		"it is late":           func(func()) time.Duration { return time.Minute },
+		"the client is closed": func(stop func()) time.Duration { time.AfterFunc(time.Second, stop); return time.Second },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			stopped := make(chan struct{})
+			l := &link{cfg: Config{OpTimeout: time.Minute}}
+			client := full{back: make(chan struct{}), released: make(chan struct{})}
+			begin, after := time.Now(), ends(func() { close(stopped) })
+			require.Nil(t, l.dedicate(stopped, client), name)
+			require.Equal(t, after, time.Since(begin), name)
+			close(client.back)
+			<-client.released
+		})
+	}
+}
+
+// A server that fails at once leaves the others their time; one that answers leaves them a little.
+func TestLink_FromAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u, servers := &fake{}, map[string]rueidis.Client{"fails": nil, "answers": nil, "slow": nil, "late": nil}
+		l := &link{rc: knowing{nodes: servers}, cfg: Config{User: u, Stopped: make(chan struct{})}}
+		failed := errors.New("it fails")
+		ask := func(addr string, _ rueidis.Client) (string, error) {
+			<-time.After(map[string]time.Duration{"answers": time.Minute, "slow": time.Minute + time.Second, "late": time.Hour}[addr])
+			if addr == "fails" {
+				return "", failed
+			}
+			return addr, nil
+		}
+		var all []string
+		fromAll(l, 2*time.Second, ask, func(answer string, err error) {
+			if answer == "" {
+				require.ErrorIs(t, err, failed)
+			}
+			all = append(all, answer)
+		})
+		require.Equal(t, []string{"", "answers", "slow"}, all)
+		u.wg.Wait()
+	})
+}
+
+// A knowing client knows its servers.
+type knowing struct {
+	rueidis.Client
+
+	nodes map[string]rueidis.Client
+}
+
+func (c knowing) Nodes() map[string]rueidis.Client { return c.nodes }
+
+// That the connection is closed means that the client is only if the client is closing: else there is another master.
+func TestBounded_ErrClosing(t *testing.T) {
+	t.Parallel()
+	closing, u := make(chan struct{}), &fake{}
+	net := &Transport{link: link{cfg: Config{User: u, Closing: closing, OpTimeout: time.Minute}}}
+	closed := func() error { return Within(context.Background(), net, func() error { return rueidis.ErrClosing }) }
+	require.Equal(t, rueidis.ErrClosing, closed())
+	close(closing)
+	require.Equal(t, failure.ErrClosed, closed())
+	u.wg.Wait()
+}
