@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -153,5 +154,66 @@ func TestCluster_ConfirmsLeasesAfterARedirection(t *testing.T) {
 	close(stopped)
 	net.Quit()
 	net.Unlisten()
+	u.wg.Wait()
+}
+
+// A failsOver is a client whose connection breaks with the last one of several commands. Its only server is a new master from then on, and answers.
+type failsOver struct {
+	rueidis.Client
+
+	cluster *cluster
+	says    func(text string) rueidis.RedisResult
+}
+
+func (c *failsOver) Nodes() map[string]rueidis.Client {
+	return map[string]rueidis.Client{"there:1": newMaster{c.Client, c.says}}
+}
+
+func (c *failsOver) DoMulti(_ context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	c.cluster.mu.Lock()
+	defer c.cluster.mu.Unlock()
+	c.cluster.fresh["there:1"] = true
+	c.cluster.redirects.Store(1)
+	replies := make([]rueidis.RedisResult, len(commands))
+	for i := range replies {
+		replies[i] = c.says("before")
+	}
+	replies[len(replies)-1] = rueidis.NewErrorResult(io.EOF)
+	return replies
+}
+
+// A newMaster answers one command at a time.
+type newMaster struct {
+	rueidis.Client
+
+	says func(text string) rueidis.RedisResult
+}
+
+func (m newMaster) Do(context.Context, rueidis.Completed) rueidis.RedisResult { return m.says("after") }
+
+// Of several commands, those whose connection broke are sent again after a failover, and the others keep their answers.
+func TestCluster_SomeAreSentAgain(t *testing.T) {
+	t.Parallel()
+	rc := redistest.Shared(t).NewClient()
+	client := &failsOver{Client: rc, says: func(text string) rueidis.RedisResult {
+		return rc.Do(t.Context(), rc.B().Echo().Message(text).Build())
+	}}
+	u := &fake{}
+	net := &Transport{link: link{rc: client, cfg: Config{User: u, Stopped: make(chan struct{})}}}
+	net.askAll = func() {}
+	net.loads.Store(1)
+	net.cluster = newCluster(&net.link)
+	client.cluster = net.cluster
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	cmds := slices.Repeat([]protocol.Command{process.Inspect("k")}, 3)
+	net.cluster.note(protocol.Slot("k"), "there:1")
+	var said []string
+	for _, reply := range net.runRouted(cmds) {
+		text, err := reply.ToString()
+		require.NoError(t, err)
+		said = append(said, text)
+	}
+	require.Equal(t, []string{"before", "before", "after"}, said)
+	require.EqualValues(t, 1, net.Resent())
 	u.wg.Wait()
 }
