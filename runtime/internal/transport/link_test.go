@@ -91,3 +91,27 @@ func TestBounded_ErrClosing(t *testing.T) {
 	require.Equal(t, failure.ErrClosed, closed())
 	u.wg.Wait()
 }
+
+// A switching client has another master at times.
+type switching struct{ rueidis.Client }
+
+func (switching) Mode() rueidis.ClientMode { return rueidis.ClientModeSentinel }
+
+// A request that fails since the client is closed fails because of a failover, at each of them, but not for long, nor when the client is closed for good.
+func TestLink_FailedOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := &link{rc: switching{}, cfg: Config{OpTimeout: time.Minute}}
+		for range 2 {
+			<-time.After(time.Hour)
+			require.True(t, l.failedOver(rueidis.ErrClosing))
+			<-time.After(time.Minute - 1)
+			require.True(t, l.failedOver(rueidis.ErrClosing))
+			<-time.After(1)
+			require.False(t, l.failedOver(rueidis.ErrClosing))
+			l.heard(1, rueidis.RedisResult{})
+		}
+		l.over.Store(true)
+		require.False(t, l.failedOver(rueidis.ErrClosing))
+	})
+}
