@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -182,11 +181,10 @@ func (l *lane) sleep(d time.Duration, wake <-chan struct{}) bool {
 // without a pause: this one was replaced, or a subscription succeeded and it lasted.
 func (l *lane) serve(conn Conn, broken <-chan error) (well bool) {
 	h := l.h
-	begun, worked := time.Now(), false
-	lasted := func() bool { return worked && time.Since(begun) >= lasting }
+	s := session{lane: l, conn: conn, begun: time.Now()}
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	for refusals := 0; ; {
+	for {
 		h.mu.Lock()
 		moved := l.moved
 		h.mu.Unlock()
@@ -194,57 +192,35 @@ func (l *lane) serve(conn Conn, broken <-chan error) (well bool) {
 			l.reassign()
 		}
 		add, drop, recheck := l.difference()
-		refused := false
-		if len(add) > 0 {
-			elsewhere, err := conn.Subscribe(add)
-			refusals++
-			switch {
-			case errors.Is(err, ErrRefused) && len(elsewhere) > 0:
-				l.failed(err)
-				worked = worked || len(elsewhere) < len(add)
-				l.subscribed(add, elsewhere, false)
-			case errors.Is(err, ErrRefused):
-				l.failed(err)
-				refused = true
-			case err != nil:
-				l.failed(err)
-				return lasted()
-			default:
-				worked = true
-				if len(elsewhere) == 0 {
-					l.works()
-					refusals = 0
-				}
-				l.subscribed(add, elsewhere, true)
-			}
-			if refusals > 0 { // at once for the first time, as they may have just moved
-				recheck = min(recheck, h.backoff(refusals))
-			}
+		refused, err := s.subscribe(add)
+		if err == nil && len(drop) > 0 {
+			err = conn.Unsubscribe(drop)
 		}
-		if len(drop) > 0 {
-			if err := conn.Unsubscribe(drop); err != nil {
-				l.failed(err)
-				return lasted()
-			}
+		if err != nil {
+			l.failed(err)
+			return s.lasted()
+		}
+		if len(add) > 0 && s.refusals > 0 { // at once for the first time, as they may have just moved
+			recheck = min(recheck, h.backoff(s.refusals))
 		}
 		poke := l.poke
 		if refused { // other channels wait as long
-			recheck, poke = h.backoff(refusals), nil
+			recheck, poke = h.backoff(s.refusals), nil
 		}
 		timer.Reset(recheck)
 		select {
 		case <-h.closing:
-			return lasted()
+			return s.lasted()
 		case err := <-broken:
 			select {
 			case <-l.replace: // the hub has closed it
 				return true
 			default:
 			}
-			if h.cfg.OnBroken != nil && (lasted() || l.failures < len(h.cfg.Backoff)) {
+			if h.cfg.OnBroken != nil && (s.lasted() || l.failures < len(h.cfg.Backoff)) {
 				h.cfg.OnBroken(err)
 			}
-			return lasted()
+			return s.lasted()
 		case <-l.replace:
 			return true
 		case <-poke:
