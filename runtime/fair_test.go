@@ -15,6 +15,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/leaktest"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 func TestFairMutex_LeavesRedissonsLayout(t *testing.T) {
@@ -155,30 +156,41 @@ func TestFairMutex_ADeadWaiterIsPassedOverByThoseWhoHaveAskedLongAgo(t *testing.
 }
 
 // A Java thread behind one that died would ask, again and again, if it was told so before it is its turn. The releasing
-// process prevents that.
+// process prevents that, also if the reply to its release is lost: the reply to the next one does not say whose turn it is.
 func TestFairMutex_AJavaThreadBehindTheDeadIsTold(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, lockrt.Options{})
-	m := newClient(t, lockrt.Options{}).FairMutex(l.key)
-	lease := ok(t)(m.Lock(patient(t)))
-	ctx, cancel := context.WithCancel(patient(t))
-	defer cancel()
-	dead := lockLater(ctx, l.client.FairMutex(l.key))
-	until(t, "it waits", func() bool { return len(fairQueue(t, l.server, l.key)) == 1 })
-	l.proxy.Refuse(true)
-	l.proxy.Cut()
-	until(t, "the server knows", func() bool { return subscribers(t, l.server, "lockgen_process:"+l.client.ID()) == 0 })
-	l.server.Do("RPUSH", "redisson_lock_queue:{"+l.key+"}", stranger)
-	l.server.Do("ZADD", "redisson_lock_timeout:{"+l.key+"}", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), stranger)
-	told := listen(t, "redisson_lock__channel:{"+l.key+"}:"+stranger)
-	free(t, lease)
-	require.Equal(t, "0", receive(t, told, "that it is its turn"))
-	require.Equal(t, []string{stranger}, fairQueue(t, l.server, l.key))
-	l.server.Do("DEL", "redisson_lock_queue:{"+l.key+"}", "redisson_lock_timeout:{"+l.key+"}")
-	cancel()
-	require.ErrorIs(t, receive(t, dead, "the dead").err, context.Canceled)
-	l.proxy.Refuse(false)
-	nothingLeft(t, l.server, l.key)
+	for name, lost := range map[string]bool{"the reply comes": false, "the reply is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, lockrt.Options{})
+			proxy := redistest.Proxy(t, l.server.Addr())
+			m := clientOf(t, proxy.URL(), lockrt.Options{}).FairMutex(l.key)
+			free(t, ok(t)(m.Lock(patient(t)))) // else the lost reply says that there is no such script
+			lease := ok(t)(m.Lock(patient(t)))
+			ctx, cancel := context.WithCancel(patient(t))
+			defer cancel()
+			dead := lockLater(ctx, l.client.FairMutex(l.key))
+			until(t, "it waits", func() bool { return len(fairQueue(t, l.server, l.key)) == 1 })
+			l.proxy.Refuse(true)
+			l.proxy.Cut()
+			until(t, "the server knows", func() bool { return subscribers(t, l.server, "lockgen_process:"+l.client.ID()) == 0 })
+			l.server.Do("RPUSH", "redisson_lock_queue:{"+l.key+"}", stranger)
+			l.server.Do("ZADD", "redisson_lock_timeout:{"+l.key+"}", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), stranger)
+			told := listen(t, "redisson_lock__channel:{"+l.key+"}:"+stranger)
+			if lost {
+				drop := proxy.DropReply(redistest.EvalSHA(scripts.FairRelease.SHA1()), 1, redistest.Close)
+				defer func() { receive(t, drop.Done(), "the loss") }()
+			}
+			free(t, lease)
+			require.Equal(t, "0", receive(t, told, "that it is its turn"))
+			require.Equal(t, []string{stranger}, fairQueue(t, l.server, l.key))
+			l.server.Do("DEL", "redisson_lock_queue:{"+l.key+"}", "redisson_lock_timeout:{"+l.key+"}")
+			cancel()
+			require.ErrorIs(t, receive(t, dead, "the dead").err, context.Canceled)
+			l.proxy.Refuse(false)
+			nothingLeft(t, l.server, l.key)
+		})
+	}
 }
 
 func TestFairMutex_WhoIsOfOneOwnerDoesNotWaitForItself(t *testing.T) {

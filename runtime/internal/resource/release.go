@@ -81,6 +81,9 @@ func (r *LineCore) ReleaseOf(tk *Ticket, of *Grant) *ReleaseOp {
 // MayArrive reports whether a request may still arrive that was sent before the last one.
 func (op *ReleaseOp) MayArrive() bool { return op.prior == priorResent }
 
+// Repeated reports whether a request before the present one may have succeeded.
+func (op *ReleaseOp) Repeated() bool { return op.prior != priorNone }
+
 // recycle lets another release use op.
 func (op *ReleaseOp) recycle() {
 	*op = ReleaseOp{done: op.done}
@@ -155,12 +158,12 @@ func (op *ReleaseOp) Answered(sent time.Time, reply protocol.Answer, again bool,
 		op.Ticket.Resource.Kind.SendRelease(op, false)
 		return
 	case err == nil:
-		if done.Outcome == protocol.NotOurs && op.prior == priorNone { // otherwise by the request whose reply was lost
+		if done.Outcome == protocol.NotOurs && !op.Repeated() { // otherwise by the request whose reply was lost
 			err = failure.Lost(watchdog.ErrRefused)
 		}
 	case !core.Passing(err):
 		done.Released = protocol.Released{Outcome: protocol.NotOurs}
-		err, withdraw = op.Ticket.Resource.Client.Net.Refused(err), op.prior != priorNone || op.Placed
+		err, withdraw = op.Ticket.Resource.Client.Net.Refused(err), op.Repeated() || op.Placed
 	case op.sendAgain(err):
 		return
 	default:
