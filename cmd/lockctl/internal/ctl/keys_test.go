@@ -83,4 +83,6 @@ func TestKeys(t *testing.T) {
 	}
 	ran := all(t, server.URL(), "run", `"k:\n"`, "--", "printenv", "LOCKGEN_KEY")
 	require.Equal(t, "k:\n\n", ran.out, ran.err)
+	ran = all(t, server.URL(), "run", keys["k:\x00"], "--", "printenv", "LOCKGEN_KEY")
+	require.Equal(t, keys["k:\x00"]+"\n", ran.out, ran.err)
 }

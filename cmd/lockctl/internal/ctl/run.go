@@ -166,7 +166,11 @@ func (o *options) child(g *grant, path string, command []string, key string, sig
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.Stdin, o.Stdout, o.Stderr
 	// A lockctl around this one has a token, too: it is not that of this lock.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "LOCKGEN_TOKEN=") })
-	cmd.Env = append(cmd.Env, "LOCKGEN_KEY="+key)
+	name := key
+	if strings.Contains(key, "\x00") { // an environment has no such byte
+		name = quoted(key)
+	}
+	cmd.Env = append(cmd.Env, "LOCKGEN_KEY="+name)
 	if g.token != 0 {
 		cmd.Env = append(cmd.Env, "LOCKGEN_TOKEN="+strconv.FormatInt(g.token, 10))
 	}
