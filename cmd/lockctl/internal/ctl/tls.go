@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"flag"
 	"os"
+	"sync/atomic"
 )
 
 // A security is the files of a command line for TLS. The flags have the names that redis-cli gives them.
@@ -53,11 +54,13 @@ func (s *security) config() (*tls.Config, error) {
 		return nil, &usageError{"-cert " + s.cert + ", -key " + s.key + ": " + err.Error()}
 	}
 	// A command can run for longer than a certificate is valid: each connection shows the certificate that is in the files then.
+	var last atomic.Pointer[tls.Certificate]
+	last.Store(&pair)
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		if renewed, err := tls.LoadX509KeyPair(s.cert, s.key); err == nil {
-			return &renewed, nil
+			last.Store(&renewed)
 		}
-		return &pair, nil // one of the files is being replaced
+		return last.Load(), nil // which is in no file while they are being replaced
 	}
 	return config, nil
 }

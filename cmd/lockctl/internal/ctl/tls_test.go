@@ -109,6 +109,8 @@ func TestTLS_Renewed(t *testing.T) {
 	require.Equal(t, "client", shown(), "the key is not replaced yet")
 	require.NoError(t, os.Rename(renewedKey, key))
 	require.Equal(t, "renewed", shown())
+	require.NoError(t, os.Remove(key))
+	require.Equal(t, "renewed", shown(), "the certificate of the start may have run out")
 }
 
 // TestTLS_BadFiles shows what lockctl says about files and flags for TLS that it cannot use.
