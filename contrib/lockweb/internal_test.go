@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockgen/lockgen/internal/survey"
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // sectionOf returns a section of a view.
@@ -101,4 +102,30 @@ func TestShow_MuteServers(t *testing.T) {
 	require.NotContains(t, sectionOf(new(Page).show(w), "summary"), "Servers that did not answer")
 	w.Mute = []string{"10.0.0.1:6379", "10.0.0.2:<b>"}
 	require.Contains(t, sectionOf(new(Page).show(w), "summary"), "may be missing: 10.0.0.1:6379, 10.0.0.2:&lt;b&gt;</p>")
+}
+
+// TestSites_AskOnce shows that the page asks for the database of each client once, also where the server refuses to say it.
+func TestSites_AskOnce(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	server.Do("ACL", "SETUSER", "denied", "on", ">p", "~*", "&*", "+@all", "-client|info")
+	for user, count := range map[string]string{"default:": ":calls=2,", "denied:p": ",rejected_calls=2,"} {
+		server.Do("CONFIG", "RESETSTAT")
+		p := &Page{}
+		for range 2 {
+			c, err := lockrt.Open(t.Context(), "redis://"+user+"@"+server.Addr(), lockrt.Options{DeadlockAfter: -1})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			p.clients = append(p.clients, c)
+		}
+		for range 3 {
+			_, err := p.look(t.Context(), true)
+			require.NoError(t, err)
+		}
+		stats, err := server.Do("INFO", "commandstats").ToString()
+		require.NoError(t, err)
+		_, asked, _ := strings.Cut(stats, "cmdstat_client|info")
+		asked, _, _ = strings.Cut(asked, "\r\n")
+		require.Contains(t, asked, count, user)
+	}
 }

@@ -42,7 +42,7 @@ func (p *Page) sites(ctx context.Context) []string {
 func (p *Page) databasesOf(clients []int) (names []string, all bool) {
 	for _, i := range clients {
 		name := p.databases[p.clients[i]]
-		if name == "" {
+		if name == "" || name == untold {
 			return nil, false
 		}
 		names = append(names, name)
@@ -70,7 +70,10 @@ func (p *Page) learn(ctx context.Context, clients []*lockrt.Client) {
 	}
 }
 
-// databaseOf returns the number of the database that rc has selected, or "" if the server does not say it. A cluster has one.
+// untold is the database of a client whose server never tells it: the user may not ask, or the server is older than 6.2.
+const untold = "untold"
+
+// databaseOf returns the number of the database that rc has selected, untold, or "" if the server does not answer. A cluster has one.
 func databaseOf(ctx context.Context, rc rueidis.Client) string {
 	if rc.Mode() == rueidis.ClientModeCluster {
 		return "0"
@@ -79,6 +82,8 @@ func databaseOf(ctx context.Context, rc rueidis.Client) string {
 	switch {
 	case errors.Is(err, rueidis.ErrClosing): // it has no locks any more
 		return "closed"
+	case neverTells(err):
+		return untold
 	case err != nil:
 		return ""
 	}
@@ -88,6 +93,12 @@ func databaseOf(ctx context.Context, rc rueidis.Client) string {
 		}
 	}
 	return ""
+}
+
+// neverTells reports whether a server answered that the user may not call a command, or that it does not know the command.
+func neverTells(err error) bool {
+	said, refused := rueidis.IsRedisErr(err)
+	return refused && (strings.HasPrefix(said.Error(), "NOPERM") || strings.HasPrefix(strings.ToLower(said.Error()), "err unknown "))
 }
 
 // serversOf names the server of each client. Clients have the same one if they know the address of one node.
