@@ -183,16 +183,30 @@ func (e *examination) run(ctx context.Context) error {
 	e.say("latency", latencies[2] < 50*time.Millisecond, stateNote,
 		"PING takes "+latencies[2].Round(10*time.Microsecond).String(),
 		"PING takes "+latencies[2].Round(time.Millisecond).String()+", and a lock two of those", "run the programs nearer to the server")
-	if len(e.info) > 0 {
-		e.version()
-		e.memory()
-		e.persistence()
-		e.replicas(ctx)
-	}
+	e.about(ctx)
 	e.pubsub()
 	e.clock(ctx, began)
 	e.rights(ctx)
 	return nil
+}
+
+// about examines what INFO says. A server that does not have a field, or hides it, is not taken for one that has another value.
+func (e *examination) about(ctx context.Context) {
+	for _, part := range []struct {
+		name, field string
+		examine     func()
+	}{
+		{"version", "redis_version", e.version},
+		{"eviction", "maxmemory", e.memory},
+		{"persistence", "aof_enabled", e.persistence},
+		{"replication", "role", func() { e.replicas(ctx) }},
+	} {
+		if _, said := e.info[part.field]; said {
+			part.examine()
+		} else if len(e.info) > 0 { // otherwise INFO is refused
+			e.add(part.name, stateUnknown, "INFO has no "+part.field, "")
+		}
+	}
 }
 
 func (e *examination) version() {

@@ -102,6 +102,20 @@ func TestDoctor_WithoutInfo(t *testing.T) {
 	}
 }
 
+// TestDoctor_LessInfo shows that doctor does not take a server whose INFO lacks a field, as behind a proxy, for an old one, a replica, or one without a bound of
+// memory.
+func TestDoctor_LessInfo(t *testing.T) {
+	t.Parallel()
+	e := &examination{info: parseInfo("# Clients\r\nconnected_clients:1\r\n")}
+	e.about(t.Context())
+	require.Equal(t, []Finding{
+		{"", "version", stateUnknown, "INFO has no redis_version", ""},
+		{"", "eviction", stateUnknown, "INFO has no maxmemory", ""},
+		{"", "persistence", stateUnknown, "INFO has no aof_enabled", ""},
+		{"", "replication", stateUnknown, "INFO has no role", ""},
+	}, e.found)
+}
+
 // TestDoctor_Busy shows that doctor does not take a server that runs a script for one that permits nothing.
 func TestDoctor_Busy(t *testing.T) {
 	t.Parallel()
