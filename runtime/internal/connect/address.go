@@ -73,11 +73,11 @@ func parse(text string) (option rueidis.ClientOption, u *url.URL, said url.Value
 	if err != nil || misplaced(u) {
 		return option, nil, nil, errNoURL
 	}
-	if option, err = rueidis.ParseURL(text); err != nil {
-		return option, nil, nil, fmt.Errorf("%w: %w", failure.ErrBadOption, err)
-	}
 	if said, err = url.ParseQuery(u.RawQuery); err != nil || u.Opaque != "" {
 		return option, nil, nil, errNoURL
+	}
+	if option, err = rueidis.ParseURL(text); err != nil {
+		return option, nil, nil, fmt.Errorf("%w: %w", failure.ErrBadOption, err)
 	}
 	if u.Scheme == "unix" && u.Host != "" {
 		if strings.Contains(u.Path, "@") { // the host may be the beginning of a password

@@ -59,6 +59,7 @@ func TestAddress_Password(t *testing.T) {
 		"redis://:s3cret@host:port", "redis://:s3cret%@host", "redis://:#s3cret@host", "redis://:?s3cret@host", "redis://:/s3cret@host:1/0",
 		"redis://u:12#s3cret@host", "redis://u:12?s3cret@host:1/0", "redis://u:12/s3cret@host", "redis://u:s3cret#4@host", "redis://u@host:1?a=s3cret%",
 		"redis://:?a=s3cret@host", "redis://u:12?a=s3cret@host:1/0",
+		"redis://u:12/s3cret?a;b@host", "redis://u:12?db=s3cret&a%@host",
 	} {
 		_, err := options().address(text)
 		require.ErrorIs(t, err, failure.ErrBadOption, text)
