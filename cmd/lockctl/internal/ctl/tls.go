@@ -56,11 +56,20 @@ func (s *security) config() (*tls.Config, error) {
 	// A command can run for longer than a certificate is valid: each connection shows the certificate that is in the files then.
 	var last atomic.Pointer[tls.Certificate]
 	last.Store(&pair)
+	again := regular(s.cert) && regular(s.key) // a pipe can be read once
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		if renewed, err := tls.LoadX509KeyPair(s.cert, s.key); err == nil {
-			last.Store(&renewed)
+		if again {
+			if renewed, err := tls.LoadX509KeyPair(s.cert, s.key); err == nil {
+				last.Store(&renewed)
+			}
 		}
 		return last.Load(), nil // which is in no file while they are being replaced
 	}
 	return config, nil
+}
+
+// regular reports whether a file can be read more than once.
+func regular(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
 }
