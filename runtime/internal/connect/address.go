@@ -76,6 +76,11 @@ func parse(text string) (option rueidis.ClientOption, u *url.URL, said url.Value
 	if said, err = url.ParseQuery(u.RawQuery); err != nil || u.Opaque != "" {
 		return option, nil, nil, errNoURL
 	}
+	if u.Path == "/" && u.Scheme != "unix" { // rueidis would miss the number of a database
+		bare := *u
+		bare.Path = ""
+		text = bare.String()
+	}
 	if option, err = rueidis.ParseURL(text); err != nil {
 		return option, nil, nil, fmt.Errorf("%w: %w", failure.ErrBadOption, err)
 	}

@@ -129,6 +129,20 @@ func TestAddress_Parameters(t *testing.T) {
 	}
 }
 
+// TestAddress_Slash shows that a URL may end with a slash, as tools write it: it names no database.
+func TestAddress_Slash(t *testing.T) {
+	t.Parallel()
+	for text, database := range map[string]int{"redis://h:1/": 0, "redis://h:1/?db=2": 2, "rediss://h:1/?addr=g:2": 0, "redis://u:p%3Fw%2F@h:1/": 0, "redis://h:1": 0, "redis://h:1/3": 3} {
+		at, err := options().address(text)
+		require.NoError(t, err, text)
+		require.Equal(t, database, at.option.SelectDB, text)
+		require.Equal(t, "h:1", at.option.InitAddress[0], text)
+		if at.option.Username != "" {
+			require.Equal(t, "p?w/", at.option.Password)
+		}
+	}
+}
+
 // TestAddress_Socket shows that a URL with two slashes before the path of a socket is refused: the first folder would be its host, which nobody asks.
 func TestAddress_Socket(t *testing.T) {
 	t.Parallel()
