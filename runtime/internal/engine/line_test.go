@@ -109,8 +109,8 @@ func TestLine_PromptBehindFollowers(t *testing.T) {
 	require.True(t, head.Place.Leading())
 }
 
-// What was answered last counts: a grant ends a refusal, an answer ends an error. Those who wait for the next answer hear of it, and that there will be
-// none.
+// The last answer counts: a grant ends a refusal, an answer ends an error. A goroutine that waits for the next answer hears of it, or that none
+// will come.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	var x Answers

@@ -192,8 +192,8 @@ func TestHub_ARefusedChannelHasNotMoved(t *testing.T) {
 	})
 }
 
-// A server that ends a subscription and has the channel again may have lost what it had, so the listeners hear of it. What an old connection says counts
-// no more.
+// A server that ends a subscription and has the channel again may have lost what it had, so the listeners hear of it. The words of an old
+// connection count no more.
 func TestHub_AServerHasAChannelAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newServers()

@@ -170,7 +170,7 @@ func (c replying) DoMulti(context.Context, ...rueidis.Completed) []rueidis.Redis
 	return c.replies
 }
 
-// What a server replies to a subscription, and to the question behind it, says whether the channel is subscribed, or elsewhere, or refused.
+// The replies of a server to a subscription, and to the question behind it, say whether the channel is subscribed, or elsewhere, or refused.
 func TestClusterSubscriber_Replies(t *testing.T) {
 	t.Parallel()
 	rc := redistest.Shared(t).NewClient()

@@ -55,7 +55,8 @@ func TestWatch_Ends(t *testing.T) {
 	})
 }
 
-// When there is another master, all leases are confirmed, the subscriptions go there, and those who wait for that hear of it, once.
+// When there is another master, all leases are confirmed, the subscriptions go there, and a goroutine
+// that waits for another master hears of it, once.
 func TestWatch_AnotherMaster(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
