@@ -318,6 +318,29 @@ func TestPermits_TheirNumberIsTheSameAfterTheKeyOfTheFreeOnesWasDeleted(t *testi
 	}
 }
 
+// Taken permits that end with their semaphore count, too, when its key was deleted: the next one ends when it would have ended.
+func TestPermits_TheirNumberIsTheSameAfterASemaphoreForATimeWasDeleted(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	s := clientOf(t, server.URL(), lockrt.Options{}).PermitSemaphore("jobs", 3)
+	_, err := s.TrySetPermits(patient(t), 3, time.Hour)
+	require.NoError(t, err)
+	before := permit(t, s, 2)
+	server.Do("DEL", "jobs")
+	_, err = s.TryAcquireN(patient(t), 2)
+	require.ErrorIs(t, err, lockrt.ErrNotAcquired, "the holder has the rest")
+	requireCounts(t, s, 1, 2)
+	require.NoError(t, before.Release(patient(t)))
+	requireCounts(t, s, 3, 0)
+	after := permit(t, s, 3)
+	for _, key := range []string{"jobs", "{jobs}:timeout"} {
+		left, err := server.Do("PTTL", key).AsInt64()
+		require.NoError(t, err)
+		require.Positive(t, left, key)
+	}
+	require.NoError(t, after.Release(patient(t)))
+}
+
 func TestRedisson_Permit_Expire(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()

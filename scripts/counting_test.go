@@ -543,6 +543,47 @@ func TestPermits_OfARequestThatWasGivenUp(t *testing.T) {
 	})
 }
 
+// TestPermits_AWithdrawalCreatesNoSemaphore shows that a client that knows how many permits there are does not create a semaphore of the expired
+// ones alone when it gives up a request.
+func TestPermits_AWithdrawalCreatesNoSemaphore(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		require.NoError(t, c.command("ZADD", "{KEY}:timeout", "1000", strings.Repeat("x", 16)).Error())
+		got, err := c.permits(c.number(), "1", "5")
+		require.NoError(t, err)
+		require.EqualValues(t, 0, got[0])
+		require.Empty(t, c.dump())
+		got, err = c.permits(c.number(), "0", "5", strings.Repeat("y", 16))
+		require.NoError(t, err)
+		require.EqualValues(t, 1, got[0])
+		require.Equal(t, "4", c.dump())
+	})
+}
+
+// TestPermits_OfATimeAfterTheSemaphoreWasDeleted shows that taken permits that were to end with a deleted semaphore count in the next one,
+// and end with it.
+func TestPermits_OfATimeAfterTheSemaphoreWasDeleted(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		old := strings.Repeat("x", 16)
+		_, err := c.create(c.number(), "5", aMinute)
+		require.NoError(t, err)
+		_, err = c.permits(c.number(), "0", "5", old)
+		require.NoError(t, err)
+		require.NoError(t, c.command("DEL", "KEY").Error())
+		got, err := c.permits(c.number(), "0", "5", strings.Repeat("y", 16))
+		require.NoError(t, err)
+		require.EqualValues(t, 1, got[0])
+		require.Equal(t, "3", c.dump())
+		require.Positive(t, c.int("PTTL", "KEY"))
+		require.LessOrEqual(t, c.int("PTTL", "KEY"), int64(60000))
+		n, err := c.giveBackPermits(old, "0", "1")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		require.Equal(t, "4", c.dump())
+	})
+}
+
 func TestCounting_KeysOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, c *counter) {

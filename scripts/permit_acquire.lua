@@ -9,7 +9,7 @@
 -- ARGV[2]  number below which the client needs no results any more
 -- ARGV[3]  milliseconds for which to keep the result
 -- ARGV[4]  again: 1 if the request was sent before, else 0
--- ARGV[5]  permits to create it with if it does not exist, taken ones included; 0 not to
+-- ARGV[5]  permits to create it with if it does not exist, taken ones included; 0 not to, but expired permits create it
 -- ARGV[6]  publish command: publish, spublish or both: see say.lua
 -- ARGV[i]  from 7 on, for each waiter: the ids of the permits it is to get, of 16 bytes each. No waiter
 --          at all withdraws the request: permits that it took stay taken, and it will
@@ -35,16 +35,18 @@ end
 local now = clock()
 local free = count(KEYS[1])
 if not free and ARGV[5] ~= '0' and #ARGV > 6 then
-  local taken = redis.call('zcount', KEYS[4], '-inf', '+inf') -- some if the semaphore alone was deleted or evicted
-  if redis.call('pttl', KEYS[4]) > 0 then
-    taken = 0 -- they end with the semaphore that they are of
+  -- Some are taken if the semaphore alone was deleted or evicted. If they were to end with it, it gets its time to live again.
+  free = tonumber(ARGV[5]) - redis.call('zcount', KEYS[4], '-inf', '+inf')
+  local left = redis.call('pttl', KEYS[4])
+  if left > 0 then
+    redis.call('set', KEYS[1], digits(free), 'px', digits(left))
+  else
+    redis.call('set', KEYS[1], digits(free))
   end
-  free = tonumber(ARGV[5]) - taken
-  redis.call('set', KEYS[1], digits(free))
   announce(ARGV[6], KEYS[2], free)
 end
 if redis.call('zcount', KEYS[4], '-inf', digits(now)) > 0 then
-  reclaim(KEYS[1], KEYS[4], KEYS[2], ARGV[6], now, true)
+  reclaim(KEYS[1], KEYS[4], KEYS[2], ARGV[6], now, ARGV[5] == '0')
   free = count(KEYS[1])
 end
 -- Before anything is taken, since it may not be permitted.

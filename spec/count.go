@@ -201,7 +201,7 @@ func (r *countRun) do(e CountSaid) (reply []int64, noted bool) {
 		return []int64{r.give(e.Give, e.Only, e.Had)}, true
 	case "Acquire":
 		r.create(e.Wants, e.Make)
-		r.reclaim(true)
+		r.reclaim(e.Make == 0)
 		n := r.take(e.Wants, e.Make)
 		return []int64{n, r.next()}, n > 0 || e.Request.Again
 	case "Release":
