@@ -284,6 +284,61 @@ func TestResource_WhatIsGrantedOnceMoreAfterItsLossIsGivenBack(t *testing.T) {
 	require.Equal(t, engine.TicketWithdrawing, stateOf(tk))
 }
 
+// A refusal that is older than a message has the head of the queue ask again, and not the waiter that listens for it. If the client is closed, the
+// call of the head fails.
+func TestResource_ARefusalThatIsTooOldIsOfTheHeadAlone(t *testing.T) {
+	t.Parallel()
+	for closed, want := range map[bool]engine.EventKind{false: engine.Turn, true: engine.Failed} {
+		c := clientOf(t, redistest.Shared(t).URL(), core.Settings{})
+		r, err := c.mutexes.Enter(redistest.Key(t, strconv.FormatBool(closed)), false)
+		require.NoError(t, err)
+		joins := func(polling bool) *resource.Waiter {
+			cfg, err := leases.Configure(c.Core(), nil, nil)
+			require.NoError(t, err)
+			cfg.Polling = polling
+			w := resource.NewWaiter(context.Background(), leases.New(c.Core(), core.KindMutex, context.Background()), &cfg)
+			r.Join(w)
+			return w
+		}
+		head := joins(true)
+		tk := r.TicketFor(head.Terms)
+		request := r.Prepare(head)
+		deputy := joins(false)
+		for _, w := range []*resource.Waiter{head, deputy} {
+			for _, heard := w.NextEvent(); heard; _, heard = w.NextEvent() {
+			}
+		}
+		r.Mu.Lock()
+		require.Same(t, deputy, r.Queue.Deputy())
+		tk.Looks = true // a message
+		r.Mu.Unlock()
+		end := make(chan error, 1)
+		if closed {
+			go func() { end <- c.Close() }() // which waits for the answer
+			<-c.Core().Closing
+		}
+		r.Settle(request, time.Now(), protocol.Verdict{Wait: 1000, At: time.Now()}, false, nil)
+		r.Quit() // as the request does when it is answered
+		ev, heard := head.NextEvent()
+		for heard && ev.Kind != engine.Turn && ev.Kind != engine.Failed { // that the client is closed
+			ev, heard = head.NextEvent()
+		}
+		require.True(t, heard)
+		require.Equal(t, want, ev.Kind)
+		if closed {
+			require.Equal(t, failure.ErrClosed, ev.Err)
+		}
+		ev, heard = deputy.NextEvent()
+		require.False(t, heard && ev.Kind == engine.Turn, "it has %+v", ev)
+		removeFrom(r, deputy)
+		removeFrom(r, head)
+		r.Exit()
+		if closed {
+			require.NoError(t, <-end)
+		}
+	}
+}
+
 // A key is handed over to a process whose last waiter has gone. The answer to its request, which is older, does not hide that: then the
 // next turn is that of Redisson's waiters.
 func TestResource_RemembersWhatItWasHandedWithoutAWaiter(t *testing.T) {

@@ -166,7 +166,7 @@ func (r *LineCore) Settle(op *AcquireOp, sent time.Time, reply protocol.Verdict,
 		r.Prompt(r.Kind)
 	case tk.Use == ticketOfHead && w != op.Waiter: // which has left: it is the turn of w
 		r.Prompt(r.Kind)
-	case judged == engine.JudgedRefused:
+	case refused.Kind == engine.Refused: // else the answer is older than the reason to ask again
 		r.Queue.Refuse(w, refused)
 	case err != nil && tk.Asked && tk.Seen().Local.After(monotonic.Of(sent)): // the answer to a later request has come
 	default:
@@ -185,7 +185,8 @@ func (r *LineCore) record(tk *Ticket, a engine.Answer, again bool) {
 	tk.OutcomeUnknown = tk.OutcomeUnknown || again
 }
 
-// unsettled returns what the waiter of tk hears after an answer that neither grants nor refuses: to ask, or that its call has failed because of cause.
+// unsettled returns what the waiter of tk hears after an answer that neither grants nor refuses, or is too old: to ask, or that its call has failed
+// because of cause.
 // A waiter that has not asked yet goes on: a request of the waiter before it has failed.
 func (r *LineCore) unsettled(tk *Ticket, judged engine.Judgment, cause error) engine.Event {
 	switch {
