@@ -280,6 +280,11 @@ func TestPermits_TheirNumberIsTheSameAfterTheKeyOfTheFreeOnesWasDeleted(t *testi
 		"released by id": func(t *testing.T, _ *redistest.RedisServer, s *lockrt.PermitSemaphore, p *lockrt.Permit) {
 			require.NoError(t, s.Release(patient(t), p.PermitIDs()...))
 		},
+		"taken by force": func(t *testing.T, server *redistest.RedisServer, _ *lockrt.PermitSemaphore, p *lockrt.Permit) {
+			had, err := clientOf(t, server.URL(), lockrt.Options{}).ForceUnlock(patient(t), "jobs", p.PermitIDs()...)
+			require.NoError(t, err)
+			require.True(t, had)
+		},
 		"expired": func(t *testing.T, server *redistest.RedisServer, s *lockrt.PermitSemaphore, p *lockrt.Permit) {
 			for _, id := range p.PermitIDs() {
 				raw, err := hex.DecodeString(id)

@@ -49,7 +49,7 @@ func (c *Client) forcePermits(ctx context.Context, key string, ids []string) (bo
 	if err != nil {
 		err = core.Ended(ctx)
 	} else {
-		err = c.PermitSemaphore(key, 0).Release(ctx, ids...)
+		err = c.PermitSemaphore(key, 0).release(ctx, protocol.LeaveMissing, ids) // nobody here knows how many there are in all
 	}
 	var whole *observe.Error
 	switch {
@@ -96,7 +96,7 @@ func takeAway(ctx context.Context, t *leases.Core) (taken bool, err error) {
 	case core.KindRead:
 		return c.RWMutex(t.Key()).ForceRUnlock(ctx)
 	case core.KindPermit:
-		err = c.PermitSemaphore(t.Key(), 0).Release(ctx, protocol.PermitIDs(t.Guard().Owner())...)
+		err = c.PermitSemaphore(t.Key(), 0).release(ctx, protocol.LeaveMissing, protocol.PermitIDs(t.Guard().Owner()))
 		if errors.Is(err, failure.ErrLost) {
 			return false, nil
 		}

@@ -54,6 +54,11 @@ func (s *PermitSemaphore) TryAcquireN(ctx context.Context, n int, opts ...leases
 // Release releases all permits with these ids, or none if one is gone.
 func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 	s = core.OrZero(s)
+	return s.release(ctx, protocol.MissingOf(s.permits), ids)
+}
+
+// release is Release, where missing says whether it creates the semaphore.
+func (s *PermitSemaphore) release(ctx context.Context, missing protocol.Missing, ids []string) error {
 	raw, err := counting.RawIDs(ids...)
 	if err != nil {
 		return &observe.Error{Op: "release", Key: s.key, Err: err}
@@ -62,7 +67,7 @@ func (s *PermitSemaphore) Release(ctx context.Context, ids ...string) error {
 		return nil
 	}
 	_, err = s.c.change(ctx, "release", core.KindPermit, s.key, true, func(k *counting.Count, ctx context.Context) (int64, error) {
-		return k.ReleaseAll(ctx, raw, protocol.MissingOf(s.permits))
+		return k.ReleaseAll(ctx, raw, missing)
 	})
 	return err
 }
