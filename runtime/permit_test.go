@@ -323,6 +323,19 @@ func TestPermits_TheirNumberIsTheSameAfterTheKeyOfTheFreeOnesWasDeleted(t *testi
 	}
 }
 
+// A client that does not know how many permits there are takes none for available when the key of the free ones was deleted, and not fewer.
+func TestPermits_NoneIsAvailableWhileThereIsNoSemaphore(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	s := clientOf(t, server.URL(), lockrt.Options{}).PermitSemaphore("jobs", 0)
+	require.NoError(t, s.SetPermits(patient(t), 3))
+	p := permit(t, s, 2)
+	server.Do("DEL", "jobs")
+	requireCounts(t, s, 0, 2)
+	require.NoError(t, p.Release(patient(t)))
+	requireCounts(t, s, 2, 0)
+}
+
 // Taken permits that end with their semaphore count, too, when its key was deleted: the next one ends when it would have ended.
 func TestPermits_TheirNumberIsTheSameAfterASemaphoreForATimeWasDeleted(t *testing.T) {
 	t.Parallel()

@@ -231,8 +231,11 @@ func (r *countRun) do(e CountSaid) (reply []int64, noted bool) {
 			}
 		}
 		left := e.Make - taken
-		if r.Is {
+		switch {
+		case r.Is:
 			left = r.N
+		case e.Make == 0:
+			left = 0
 		}
 		return []int64{left, taken}, false
 	case "Start":
