@@ -193,6 +193,42 @@ func TestFairMutex_AJavaThreadBehindTheDeadIsTold(t *testing.T) {
 	}
 }
 
+// When the time of the first dead waiter is over, it is the turn of the next one, which is dead too.
+func TestFairMutex_AJavaThreadBehindTheDeadOfTwoProcessesIsTold(t *testing.T) {
+	t.Parallel()
+	first := newLine(t, lockrt.Options{})
+	second := redistest.Proxy(t, first.server.Addr())
+	m := newClient(t, lockrt.Options{}).FairMutex(first.key)
+	lease := ok(t)(m.Lock(patient(t)))
+	ctx, cancel := context.WithCancel(patient(t))
+	defer cancel()
+	var dead []<-chan locked
+	clients := []*lockrt.Client{first.client, clientOf(t, second.URL(), lockrt.Options{})}
+	proxies := []*redistest.FaultProxy{first.proxy, second}
+	for i, c := range clients {
+		dead = append(dead, lockLater(ctx, c.FairMutex(first.key)))
+		until(t, "it waits", func() bool { return len(fairQueue(t, first.server, first.key)) == i+1 })
+	}
+	for i, proxy := range proxies {
+		proxy.Refuse(true)
+		proxy.Cut()
+		until(t, "the server knows", func() bool { return subscribers(t, first.server, "lockgen_process:"+clients[i].ID()) == 0 })
+	}
+	first.server.Do("RPUSH", "redisson_lock_queue:{"+first.key+"}", stranger)
+	first.server.Do("ZADD", "redisson_lock_timeout:{"+first.key+"}", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), stranger)
+	told := listen(t, "redisson_lock__channel:{"+first.key+"}:"+stranger)
+	free(t, lease)
+	require.Equal(t, "0", receive(t, told, "that it is its turn"))
+	require.Equal(t, []string{stranger}, fairQueue(t, first.server, first.key))
+	first.server.Do("DEL", "redisson_lock_queue:{"+first.key+"}", "redisson_lock_timeout:{"+first.key+"}")
+	cancel()
+	for i, proxy := range proxies {
+		require.ErrorIs(t, receive(t, dead[i], "the dead").err, context.Canceled)
+		proxy.Refuse(false)
+	}
+	nothingLeft(t, first.server, first.key)
+}
+
 func TestFairMutex_WhoIsOfOneOwnerDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")

@@ -141,6 +141,6 @@ func (r *Fair) release(of *resource.Ticket, repeated bool) (protocol.Outcome, bo
 	if outcome == protocol.NotOurs && (again || repeated) {
 		freed = protocol.FreedForNobody // perhaps: the reply of the request that released it is lost
 	}
-	r.Client.Withdrawals.PassOn(freed, func() { _, _, _ = r.release(of, false) })
+	r.Client.Withdrawals.PassOn(freed, func() { _, _ = r.Withdrawer().Withdraw(nil) })
 	return outcome, again, err
 }
