@@ -229,6 +229,32 @@ func TestFairMutex_AJavaThreadBehindTheDeadOfTwoProcessesIsTold(t *testing.T) {
 	nothingLeft(t, first.server, first.key)
 }
 
+func TestFairMutex_AJavaThreadBehindTheDeadIsToldAfterAForcedUnlock(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	l.server.Do("HSET", l.key, "4c0e6e4c-6a6f-4a8e-9d5c-000000000000:1", "1")
+	ctx, cancel := context.WithCancel(patient(t))
+	defer cancel()
+	dead := lockLater(ctx, l.client.FairMutex(l.key))
+	until(t, "it waits", func() bool { return len(fairQueue(t, l.server, l.key)) == 1 })
+	l.proxy.Refuse(true)
+	l.proxy.Cut()
+	until(t, "the server knows", func() bool { return subscribers(t, l.server, "lockgen_process:"+l.client.ID()) == 0 })
+	l.server.Do("RPUSH", "redisson_lock_queue:{"+l.key+"}", stranger)
+	l.server.Do("ZADD", "redisson_lock_timeout:{"+l.key+"}", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), stranger)
+	told := listen(t, "redisson_lock__channel:{"+l.key+"}:"+stranger)
+	had, err := newClient(t, lockrt.Options{}).FairMutex(l.key).ForceUnlock(t.Context())
+	require.NoError(t, err)
+	require.True(t, had)
+	require.Equal(t, "0", receive(t, told, "that it is its turn"))
+	require.Equal(t, []string{stranger}, fairQueue(t, l.server, l.key))
+	l.server.Do("DEL", "redisson_lock_queue:{"+l.key+"}", "redisson_lock_timeout:{"+l.key+"}")
+	cancel()
+	require.ErrorIs(t, receive(t, dead, "the dead").err, context.Canceled)
+	l.proxy.Refuse(false)
+	nothingLeft(t, l.server, l.key)
+}
+
 func TestFairMutex_WhoIsOfOneOwnerDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "k")

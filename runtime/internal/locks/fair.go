@@ -8,6 +8,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/policy"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/observe"
 )
@@ -47,7 +48,11 @@ func (m *FairMutex) ForceUnlock(ctx context.Context) (bool, error) { return core
 func (m *FairMutex) force(ctx context.Context, owners ...string) (bool, error) {
 	const op = "force unlock"
 	return resource.Inside(core.OrZero(m.c).fairs, op, m.key, func(r *policy.Fair) (bool, error) {
-		return r.Force(ctx, op, r.Lock.ForceUnlock(time.Now(), owners...), r.Held())
+		had, err := r.Force(ctx, op, r.Lock.ForceUnlock(time.Now(), owners...), r.Held())
+		if (had || err != nil) && r.Client.Granting() { // after an error it may be free, too
+			r.Client.Withdrawals.PassOn(protocol.FreedForNobody, func() { _, _ = r.Withdrawer().Withdraw(nil) })
+		}
+		return had, err
 	})
 }
 
