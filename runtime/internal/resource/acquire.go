@@ -186,8 +186,7 @@ func (r *LineCore) record(tk *Ticket, a engine.Answer, again bool) {
 }
 
 // unsettled returns what the waiter of tk hears after an answer that neither grants nor refuses, or is too old: to ask, or that its call has failed
-// because of cause.
-// A waiter that has not asked yet goes on: a request of the waiter before it has failed.
+// because of cause. A waiter that has not asked yet goes on: a request of the waiter before it has failed.
 func (r *LineCore) unsettled(tk *Ticket, judged engine.Judgment, cause error) engine.Event {
 	switch {
 	case judged == engine.JudgedFailed && tk.Asked:
