@@ -159,100 +159,65 @@ func TestFairMutex_ADeadWaiterIsPassedOverByThoseWhoHaveAskedLongAgo(t *testing.
 // process prevents that, also if the reply to its release is lost: the reply to the next one does not say whose turn it is.
 func TestFairMutex_AJavaThreadBehindTheDeadIsTold(t *testing.T) {
 	t.Parallel()
-	for name, lost := range map[string]bool{"the reply comes": false, "the reply is lost": true} {
+	for name, tt := range map[string]struct{ lost, forced, two bool }{
+		"the reply comes":       {},
+		"the reply is lost":     {lost: true},
+		"a forced unlock":       {forced: true},
+		"dead of two processes": {two: true}, // when the time of the first is over, it is the turn of the second
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLine(t, lockrt.Options{})
-			proxy := redistest.Proxy(t, l.server.Addr())
-			m := clientOf(t, proxy.URL(), lockrt.Options{}).FairMutex(l.key)
+			server, key := redistest.Shared(t), redistest.Key(t, "k")
+			proxy := redistest.Proxy(t, server.Addr())
+			m := clientOf(t, proxy.URL(), lockrt.Options{}).FairMutex(key)
 			free(t, ok(t)(m.Lock(patient(t)))) // else the lost reply says that there is no such script
-			lease := ok(t)(m.Lock(patient(t)))
+			var lease *lockrt.Lease
+			if tt.forced {
+				server.Do("HSET", key, "4c0e6e4c-6a6f-4a8e-9d5c-000000000000:1", "1")
+			} else {
+				lease = ok(t)(m.Lock(patient(t)))
+			}
+			dead := []*line{newLine(t, lockrt.Options{})}
+			if tt.two {
+				dead = append(dead, newLine(t, lockrt.Options{}))
+			}
 			ctx, cancel := context.WithCancel(patient(t))
 			defer cancel()
-			dead := lockLater(ctx, l.client.FairMutex(l.key))
-			until(t, "it waits", func() bool { return len(fairQueue(t, l.server, l.key)) == 1 })
-			l.proxy.Refuse(true)
-			l.proxy.Cut()
-			until(t, "the server knows", func() bool { return subscribers(t, l.server, "lockgen_process:"+l.client.ID()) == 0 })
-			l.server.Do("RPUSH", "redisson_lock_queue:{"+l.key+"}", stranger)
-			l.server.Do("ZADD", "redisson_lock_timeout:{"+l.key+"}", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), stranger)
-			told := listen(t, "redisson_lock__channel:{"+l.key+"}:"+stranger)
-			if lost {
+			var calls []<-chan locked
+			for i, l := range dead {
+				calls = append(calls, lockLater(ctx, l.client.FairMutex(key)))
+				until(t, "it waits", func() bool { return len(fairQueue(t, server, key)) == i+1 })
+			}
+			for _, l := range dead {
+				l.proxy.Refuse(true)
+				l.proxy.Cut()
+				until(t, "the server knows", func() bool { return subscribers(t, server, "lockgen_process:"+l.client.ID()) == 0 })
+			}
+			server.Do("RPUSH", "redisson_lock_queue:{"+key+"}", stranger)
+			server.Do("ZADD", "redisson_lock_timeout:{"+key+"}", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), stranger)
+			told := listen(t, "redisson_lock__channel:{"+key+"}:"+stranger)
+			if tt.lost {
 				drop := proxy.DropReply(redistest.EvalSHA(scripts.FairRelease.SHA1()), 1, redistest.Close)
 				defer func() { receive(t, drop.Done(), "the loss") }()
 			}
-			free(t, lease)
+			if tt.forced {
+				had, err := newClient(t, lockrt.Options{}).FairMutex(key).ForceUnlock(patient(t))
+				require.NoError(t, err)
+				require.True(t, had)
+			} else {
+				free(t, lease)
+			}
 			require.Equal(t, "0", receive(t, told, "that it is its turn"))
-			require.Equal(t, []string{stranger}, fairQueue(t, l.server, l.key))
-			l.server.Do("DEL", "redisson_lock_queue:{"+l.key+"}", "redisson_lock_timeout:{"+l.key+"}")
+			require.Equal(t, []string{stranger}, fairQueue(t, server, key))
+			server.Do("DEL", "redisson_lock_queue:{"+key+"}", "redisson_lock_timeout:{"+key+"}")
 			cancel()
-			require.ErrorIs(t, receive(t, dead, "the dead").err, context.Canceled)
-			l.proxy.Refuse(false)
-			nothingLeft(t, l.server, l.key)
+			for i, l := range dead {
+				require.ErrorIs(t, receive(t, calls[i], "the dead").err, context.Canceled)
+				l.proxy.Refuse(false)
+			}
+			nothingLeft(t, server, key)
 		})
 	}
-}
-
-// When the time of the first dead waiter is over, it is the turn of the next one, which is dead too.
-func TestFairMutex_AJavaThreadBehindTheDeadOfTwoProcessesIsTold(t *testing.T) {
-	t.Parallel()
-	first := newLine(t, lockrt.Options{})
-	second := redistest.Proxy(t, first.server.Addr())
-	m := newClient(t, lockrt.Options{}).FairMutex(first.key)
-	lease := ok(t)(m.Lock(patient(t)))
-	ctx, cancel := context.WithCancel(patient(t))
-	defer cancel()
-	var dead []<-chan locked
-	clients := []*lockrt.Client{first.client, clientOf(t, second.URL(), lockrt.Options{})}
-	proxies := []*redistest.FaultProxy{first.proxy, second}
-	for i, c := range clients {
-		dead = append(dead, lockLater(ctx, c.FairMutex(first.key)))
-		until(t, "it waits", func() bool { return len(fairQueue(t, first.server, first.key)) == i+1 })
-	}
-	for i, proxy := range proxies {
-		proxy.Refuse(true)
-		proxy.Cut()
-		until(t, "the server knows", func() bool { return subscribers(t, first.server, "lockgen_process:"+clients[i].ID()) == 0 })
-	}
-	first.server.Do("RPUSH", "redisson_lock_queue:{"+first.key+"}", stranger)
-	first.server.Do("ZADD", "redisson_lock_timeout:{"+first.key+"}", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), stranger)
-	told := listen(t, "redisson_lock__channel:{"+first.key+"}:"+stranger)
-	free(t, lease)
-	require.Equal(t, "0", receive(t, told, "that it is its turn"))
-	require.Equal(t, []string{stranger}, fairQueue(t, first.server, first.key))
-	first.server.Do("DEL", "redisson_lock_queue:{"+first.key+"}", "redisson_lock_timeout:{"+first.key+"}")
-	cancel()
-	for i, proxy := range proxies {
-		require.ErrorIs(t, receive(t, dead[i], "the dead").err, context.Canceled)
-		proxy.Refuse(false)
-	}
-	nothingLeft(t, first.server, first.key)
-}
-
-func TestFairMutex_AJavaThreadBehindTheDeadIsToldAfterAForcedUnlock(t *testing.T) {
-	t.Parallel()
-	l := newLine(t, lockrt.Options{})
-	l.server.Do("HSET", l.key, "4c0e6e4c-6a6f-4a8e-9d5c-000000000000:1", "1")
-	ctx, cancel := context.WithCancel(patient(t))
-	defer cancel()
-	dead := lockLater(ctx, l.client.FairMutex(l.key))
-	until(t, "it waits", func() bool { return len(fairQueue(t, l.server, l.key)) == 1 })
-	l.proxy.Refuse(true)
-	l.proxy.Cut()
-	until(t, "the server knows", func() bool { return subscribers(t, l.server, "lockgen_process:"+l.client.ID()) == 0 })
-	l.server.Do("RPUSH", "redisson_lock_queue:{"+l.key+"}", stranger)
-	l.server.Do("ZADD", "redisson_lock_timeout:{"+l.key+"}", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), stranger)
-	told := listen(t, "redisson_lock__channel:{"+l.key+"}:"+stranger)
-	had, err := newClient(t, lockrt.Options{}).FairMutex(l.key).ForceUnlock(t.Context())
-	require.NoError(t, err)
-	require.True(t, had)
-	require.Equal(t, "0", receive(t, told, "that it is its turn"))
-	require.Equal(t, []string{stranger}, fairQueue(t, l.server, l.key))
-	l.server.Do("DEL", "redisson_lock_queue:{"+l.key+"}", "redisson_lock_timeout:{"+l.key+"}")
-	cancel()
-	require.ErrorIs(t, receive(t, dead, "the dead").err, context.Canceled)
-	l.proxy.Refuse(false)
-	nothingLeft(t, l.server, l.key)
 }
 
 func TestFairMutex_WhoIsOfOneOwnerDoesNotWaitForItself(t *testing.T) {
