@@ -35,9 +35,10 @@ type Client struct {
 func (c *Client) Init(conn connect.Connection, opts core.Settings) {
 	c.Spread = spread
 	c.Client.Init(conn, opts, user{c})
-	c.Takes, c.Acquires = c.Net.Batcher(c.Wire.Takes(), true), c.Net.Batcher(c.Wire.Acquires(), true)
+	box := c.Net.Outbox()
+	c.Takes, c.Acquires = box.Batcher(c.Wire.Takes(), true), box.Batcher(c.Wire.Acquires(), true)
 	c.Reviews = c.Net.Reviewer(c.Wire.Acquires())
-	c.Frees, c.Releases = c.Net.Batcher(c.Wire.Frees(), false), c.Net.Batcher(c.Wire.Releases(), false)
+	c.Frees, c.Releases = box.Batcher(c.Wire.Frees(), false), box.Batcher(c.Wire.Releases(), false)
 	c.Withdrawals.Init(withdrawal.Config{Host: Host{c}, Wire: c.Wire, Net: c.Net, Logger: opts.Logger, FairWait: opts.FairWait}, c.Stopped)
 	c.Fleet = newMember(c)
 }

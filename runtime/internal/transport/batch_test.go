@@ -73,7 +73,7 @@ func TestBatcher_GoesRoundAMuteConnection(t *testing.T) {
 					granted, again bool
 					err            error
 				}
-				b := net.Batcher(process.Takes(), true)
+				b := net.Outbox().Batcher(process.Takes(), true)
 				answers := make(chan answer, 2*behind)
 				take := func(n int) Request {
 					return taking{process, key + strconv.Itoa(n), uint64(n + 1), func(reply protocol.Answer, again bool, err error) {
@@ -119,7 +119,7 @@ func TestBatcher_AvoidsAMuteConnection(t *testing.T) {
 			if pipelined {
 				net.markShared()
 			}
-			b, taken := net.Batcher(process.Takes(), true), make(chan error, 1)
+			b, taken := net.Outbox().Batcher(process.Takes(), true), make(chan error, 1)
 			take := func(n uint64, inline bool) {
 				b.Submit(taking{process, key + strconv.FormatUint(n, 10), n, func(_ protocol.Answer, _ bool, err error) { taken <- err }}, inline)
 				require.NoError(t, <-taken)
@@ -173,7 +173,7 @@ func TestBatcher_ALoneCallerOnAPipelinedConnection(t *testing.T) {
 				granted, again bool
 			}
 			answers := make(chan answer, 2)
-			net.Batcher(process.Takes(), true).Submit(taking{process, key, 1, func(reply protocol.Answer, again bool, err error) {
+			net.Outbox().Batcher(process.Takes(), true).Submit(taking{process, key, 1, func(reply protocol.Answer, again bool, err error) {
 				answers <- answer{err == nil && protocol.ReadAcquire(reply).Granted(), again}
 			}}, true)
 			require.Equal(t, answer{granted: true, again: true}, <-answers)
@@ -202,7 +202,7 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 	madeDirect(t, net)
 	net.spoke.Store(int64(monotonic.Now().Add(time.Hour)))
 	net.direct.met.Store(0)
-	b := net.Batcher(x.process.Takes(), true)
+	b := net.Outbox().Batcher(x.process.Takes(), true)
 	answers := make(chan error, 2*mostBatched)
 	number := uint64(0)
 	requests := func(n int) (all []Request) {
@@ -232,32 +232,34 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 		alone(n)
 	}
 	alone(mostBatched + 1)
-	require.Eventually(t, func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.one.sending == 0
-	}, time.Minute, time.Millisecond)
+	atRest(t, b)
 
-	b.one.sending = 1 // a script is under way
+	s := b.box.one
+	began(s) // a script is under way
+	net.crowd.joins(10 * mostFew)
 	for _, r := range requests(2) {
 		b.Submit(r, true)
 	}
+	net.crowd.answered(10 * mostFew)
 	net.direct.met.Store(0)
-	c := b.one.call()
+	c := s.call(b.kind, nil)
 	require.Len(t, c.some, 2)
 	require.NotZero(t, net.direct.met.Load())
-	require.False(t, c.run())
-	require.False(t, b.one.ends(c))
+	reply, short, left := c.run(c.command())
+	require.False(t, left)
+	require.False(t, c.answer(reply, short))
+	c.recycle()
+	require.Nil(t, s.call(b.kind, nil))
 	answered(2)
 
 	net.direct.met.Store(0)
 	alone(2)
 
 	// Another sender has taken the request meanwhile.
-	b.one.sending = 1
-	b.one.start(true, true)
+	began(s)
+	s.start(b.kind, true)
+	atRest(t, b)
 	require.True(t, net.Idle())
-	require.Zero(t, b.one.sending)
 
 	// The server refuses the script because of one request, and each is sent by itself; then the next caller is as alone as before.
 	rs := requests(2)
@@ -265,13 +267,22 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 	b.SubmitAll(rs, true)
 	require.Error(t, <-answers)
 	require.NoError(t, <-answers)
-	require.Eventually(t, func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.one.sending == 0
-	}, time.Minute, time.Millisecond)
+	atRest(t, b)
 	net.direct.met.Store(0)
 	alone(2)
+}
+
+// began counts a sender of the first kind that the test plays.
+func began(s *senders) { s.sending, s.of[0].scripts = 1, 1 }
+
+// atRest waits until the outbox of b has nothing under way.
+func atRest(t *testing.T, b *Batcher) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		b.box.mu.Lock()
+		defer b.box.mu.Unlock()
+		return b.box.one.aside == 0 && b.box.one.shrink()
+	}, time.Minute, time.Millisecond)
 }
 
 // A refused request has a lease that is no number.
@@ -286,13 +297,13 @@ func (r refused) Append(to *protocol.Texts, _ bool) {
 func TestCall_LeavesTheCommandsBeforeAsTheyAre(t *testing.T) {
 	t.Parallel()
 	net, process, _ := start(t, nil, Config{})
-	b := net.Batcher(process.Takes(), true)
+	b := net.Outbox().Batcher(process.Takes(), true)
 	answered := make(chan bool, 1) // whether it was sent again
 	c := calls.Get().(*call)
-	c.q, c.some = &b.one, append(c.some[:0], taking{process, redistest.Key(t, "k"), 1, func(_ protocol.Answer, again bool, err error) {
+	c.of, c.kind, c.some = b.box.one, b.box.kinds[b.kind], append(c.some[:0], taking{process, redistest.Key(t, "k"), 1, func(_ protocol.Answer, again bool, err error) {
 		answered <- again && err == nil
 	}})
-	b.one.sending = 1
+	began(b.box.one)
 	first := c.command()
 	keys, args := slices.Clone(first.Keys), slices.Clone(first.Args)
 	second := c.again()
@@ -304,7 +315,8 @@ func TestCall_LeavesTheCommandsBeforeAsTheyAre(t *testing.T) {
 		require.Equal(t, args, cmd.Args)
 	}
 	require.NotSame(t, &first.Keys[0], &second.Keys[0])
-	require.Zero(t, b.one.sending)
+	require.Zero(t, b.box.one.sending)
+	require.Zero(t, b.box.one.aside)
 }
 
 // Too few replicas make a grant one that is not confirmed, and leave a refusal as it is. A request that the client of a cluster has sent again counts as
@@ -314,12 +326,12 @@ func TestCall_Answers(t *testing.T) {
 	net, process, _ := start(t, nil, Config{})
 	key := redistest.Key(t, "k")
 	require.NoError(t, redistest.Shared(t).Do("HSET", key+"1", "another", "1").Error())
-	b := net.Batcher(process.Takes(), true)
+	b := net.Outbox().Batcher(process.Takes(), true)
 	short := errors.New("too few")
 	for _, resent := range []bool{false, true} {
 		var errs []error
 		c := new(call)
-		c.q = &b.one
+		c.of, c.kind = b.box.one, b.box.kinds[b.kind]
 		for n := range uint64(2) {
 			c.some = append(c.some, taking{process, key + strconv.FormatUint(n, 10), n + 1, func(reply protocol.Answer, again bool, err error) {
 				require.Equal(t, resent, again)
@@ -341,16 +353,21 @@ func TestCall_Answers(t *testing.T) {
 // Nothing is kept for a slot of a cluster without requests.
 func TestBatcher_ForgetsSlots(t *testing.T) {
 	t.Parallel()
-	b := new(Transport).Batcher(protocol.Batch{}, true)
-	b.slots = map[uint16]*slotQueue{}
-	q := b.slotQueue(taking{key: "k"})
-	require.Same(t, q, b.slotQueue(taking{key: "k"}))
-	q.queue = append(q.queue, taking{key: "k"})
-	require.True(t, q.ends(new(call)))
-	require.Len(t, b.slots, 1)
-	q.queue, q.sending = nil, 1
-	require.False(t, q.ends(new(call)))
-	require.Empty(t, b.slots)
+	b := new(Transport).Outbox().Batcher(protocol.Batch{}, true)
+	box := b.box
+	box.slots = map[uint16]*senders{}
+	s := box.of("k")
+	require.Same(t, s, box.of("k"))
+	s.add(b.kind, taking{key: "k"})
+	began(s)
+	c := s.call(b.kind, nil)
+	require.Len(t, c.some, 1)
+	s.sending++
+	s.setAside(c)
+	require.Nil(t, s.call(b.kind, nil))
+	require.Len(t, box.slots, 1, "a script is under way")
+	s.ends(c)
+	require.Empty(t, box.slots)
 }
 
 // Requests that are sent one after the other, since the server refuses their script, are not held up by a mute connection.
@@ -365,9 +382,9 @@ func TestBatcher_SplitGoesRoundAMuteConnection(t *testing.T) {
 		refused        bool
 	}
 	answers := make(chan answer, 10)
-	b := net.Batcher(process.Takes(), true)
+	b := net.Outbox().Batcher(process.Takes(), true)
 	c := calls.Get().(*call)
-	c.q, c.some = &b.one, c.some[:0]
+	c.of, c.kind, c.some = b.box.one, b.box.kinds[b.kind], c.some[:0]
 	for n := range 3 {
 		c.some = append(c.some, taking{process, key + strconv.Itoa(n), uint64(n + 1), func(reply protocol.Answer, again bool, err error) {
 			_, refused := rueidis.IsRedisErr(err)
@@ -375,7 +392,9 @@ func TestBatcher_SplitGoesRoundAMuteConnection(t *testing.T) {
 		}})
 	}
 	net.pace.took.Store(int64(time.Hour)) // no answer is late
-	require.False(t, c.run(), "the goroutine sends each by itself")
+	reply, short, left := c.run(c.command())
+	require.False(t, left)
+	require.False(t, c.answer(reply, short), "it is an answer to one of them")
 	for n := range 3 {
 		require.Equal(t, answer{n: n, granted: n != 1, refused: n == 1}, <-answers)
 		server.Do("DEL", key+"0", key+"2")
@@ -405,7 +424,7 @@ func TestBatcher_AllConnectionsAreMute(t *testing.T) {
 	}
 	failed := make(chan failure, 10)
 	lose := proxy.DropReply(redistest.Command("EVALSHA"), MostBeside, redistest.Mute)
-	net.Batcher(process.Takes(), true).Submit(taking{process, key, 1, func(_ protocol.Answer, again bool, err error) {
+	net.Outbox().Batcher(process.Takes(), true).Submit(taking{process, key, 1, func(_ protocol.Answer, again bool, err error) {
 		failed <- failure{again, Unknown(err)}
 	}}, false)
 	<-lose.Done()
@@ -422,19 +441,22 @@ func TestBatcher_Reviewer(t *testing.T) {
 	t.Parallel()
 	net, process, _ := start(t, nil, Config{})
 	for most, b := range map[int]*Batcher{
-		mostBatched: net.Batcher(process.Acquires(), true), mostReviewed: net.Reviewer(process.Acquires()),
+		mostBatched: net.Outbox().Batcher(process.Acquires(), true), mostReviewed: net.Reviewer(process.Acquires()),
 	} {
 		const all = 2*mostReviewed + 1
+		s := b.box.one
+		q := &s.of[b.kind]
 		for n := range all {
-			b.one.queue = append(b.one.queue, taking{number: uint64(n)})
+			s.add(b.kind, taking{number: uint64(n)})
 		}
-		b.one.sending = 1
-		beside, _ := b.one.begin(1)
+		began(s)
+		beside, _ := s.begin(b.kind, 1)
 		require.Equal(t, most == mostBatched, beside, "one script beside another")
+		s.sending, s.of[b.kind].scripts = mostSending, mostSending // there is no other one to begin
 		var sizes []int
 		next := uint64(0)
-		for len(b.one.queue) > 0 {
-			c := b.one.call()
+		for s.waiting > 0 {
+			c := s.call(b.kind, nil)
 			sizes = append(sizes, len(c.some))
 			for _, r := range c.some {
 				require.Equal(t, next, r.(taking).number) //nolint:forcetypeassert // this test has put it there
@@ -445,12 +467,13 @@ func TestBatcher_Reviewer(t *testing.T) {
 		require.EqualValues(t, all, next)
 		want := slices.Repeat([]int{most}, all/most)
 		require.Equal(t, append(want, 1), sizes)
-		require.Empty(t, slices.DeleteFunc(b.one.queue[:cap(b.one.queue)], func(r Request) bool { return r == nil }))
+		require.Empty(t, slices.DeleteFunc(q.requests[:cap(q.requests)], func(r Request) bool { return r == nil }))
 
 		for _, room := range []int{keptRoom, keptRoom + 1} {
-			b.one.queue, b.one.sending = make([]Request, 0, room), 1
-			require.False(t, b.one.ends(b.one.call()))
-			require.Equal(t, room == keptRoom, cap(b.one.queue) > 0, "room is kept for the next requests, but not for very many")
+			q.requests = make([]Request, 0, room)
+			began(s)
+			require.Nil(t, s.call(b.kind, nil))
+			require.Equal(t, room == keptRoom, cap(q.requests) > 0, "room is kept for the next requests, but not for very many")
 		}
 	}
 }
@@ -467,13 +490,14 @@ func TestBatcher_ReviewerGathers(t *testing.T) {
 			b.Submit(taking{number: uint64(n)}, true)
 			synctest.Wait()
 		}
-		b.mu.Lock()
-		require.Len(t, b.one.queue, 3)
-		require.Equal(t, 1, b.one.sending)
-		b.one.queue = nil // there is no server
-		b.mu.Unlock()
+		s := b.box.one
+		b.box.mu.Lock()
+		require.Len(t, s.of[b.kind].requests, 3)
+		require.Equal(t, 1, s.sending)
+		s.of[b.kind].requests, s.waiting = nil, 0 // there is no server
+		b.box.mu.Unlock()
 		u.wg.Wait()
 		require.Equal(t, gatherReviews, time.Since(begin))
-		require.Zero(t, b.one.sending)
+		require.Zero(t, s.sending)
 	})
 }

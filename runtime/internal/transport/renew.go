@@ -215,3 +215,23 @@ func (t *Transport) runSoon(patience time.Duration, cmds ...protocol.Command) []
 	}
 	return t.runRouted(cmds)
 }
+
+// RunBatch sends the command of a batch, again if the answer is late, and returns the error of the command, or the first one of its
+// requests.
+func (t *Transport) RunBatch(cmd protocol.Command) error {
+	answer, _ := t.RunInTime(nil, cmd)
+	all, err := answer.result.ToMessage()
+	if err != nil || all.IsInt64() { // one number is the answer to each request
+		return err
+	}
+	reply, err := all.ToArray()
+	for size := len(protocol.Answer{}); err == nil && len(reply) > 0; reply = reply[size:] {
+		if len(reply) < size {
+			return errShort
+		}
+		_, err = answerOf(reply)
+	}
+	return err
+}
+
+var errShort = errors.New("the reply to a batch has too few values")

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"fmt"
+
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
@@ -23,6 +25,40 @@ func (r Reply) Bool() (bool, error) { return r.result.AsBool() }
 
 // Any returns a reply of integers, strings and arrays of them.
 func (r Reply) Any() (any, error) { return r.result.ToAny() }
+
+// Answers are those of one script to several requests.
+type answers struct {
+	all []rueidis.RedisMessage // nil if one number is the answer to each
+	one int64
+}
+
+// answersOf reads the reply to n requests.
+func answersOf(reply Reply, n int) (a answers, err error) {
+	message, err := reply.result.ToMessage()
+	if err != nil {
+		return a, err
+	}
+	if message.IsInt64() {
+		a.one, err = message.AsInt64()
+		return a, err
+	}
+	if a.all, err = message.ToArray(); err == nil && len(a.all) != n*len(protocol.Answer{}) {
+		err = fmt.Errorf("%d values in reply to %d requests", len(a.all), n)
+	}
+	return a, err
+}
+
+// of returns the answer to one request, unless there is an error that is one to all.
+func (a answers) of(i int, failed error) (said protocol.Answer, err error) {
+	switch {
+	case failed != nil:
+		return said, failed
+	case a.all == nil:
+		said[0] = a.one
+		return said, nil
+	}
+	return answerOf(a.all[len(said)*i:])
+}
 
 // answerOf reads the next answer of a reply.
 func answerOf(reply []rueidis.RedisMessage) (said protocol.Answer, err error) {

@@ -16,9 +16,9 @@
 // The files stand in layers. A file needs only files above it in this list, but for the four of requests, which need each other and the
 // type Transport:
 //
-//	what goes in and out  config.go, reply.go, errors.go
-//	figures               pace.go (response times, load), window.go (scripts under way at once), pending.go (requests without an answer),
-//	                      strays.go (those whose calls have returned), deadline.go
+//	what goes in and out  config.go, request.go, reply.go, errors.go
+//	figures               pace.go (response times, load), window.go (scripts under way at once), turn.go (whose turn it is to send),
+//	                      pending.go (requests without an answer), strays.go (those whose calls have returned), deadline.go
 //	one server            link.go (the client of rueidis), script.go (runs a script, and loads it)
 //	a cluster             slots.go (asks for the owners of slots), cluster.go (knows them), channels.go, guards.go (notices failures),
 //	                      route.go (redirects commands after a failover)
@@ -26,7 +26,8 @@
 //	connections           direct.go (of a lone caller), spare.go (beside a mute one), tracking.go (reports changes of keys),
 //	                      subscribe.go (messages)
 //	requests              transport.go, send.go (chooses the connection), replicas.go (waits for replicas), resend.go (sends again what is late)
-//	many requests         batch.go (locks and releases), renew.go (renewals)
+//	many requests         queues.go (what waits), senders.go (which requests go together, and which goroutine sends them), batch.go (makes
+//	                      batchers), renew.go (renewals)
 //	for other packages    bounded.go (ends a call with its context), others.go (plain commands that ask, and find other clients)
 //
 // A batch is built in [call.command]. A message arrives in [tracker.subscriber], or in [cluster.subscriber] of a cluster, and package hub

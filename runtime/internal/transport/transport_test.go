@@ -95,7 +95,7 @@ func TestBatcher(t *testing.T) {
 	net, p, _ := start(t, nil, Config{})
 	prefix := redistest.Key(t, "k")
 	redistest.Shared(t).Do("SET", prefix+"13", "a text")
-	b := net.Batcher(p.Takes(), true)
+	b := net.Outbox().Batcher(p.Takes(), true)
 	answers := make(chan int, crowd)
 	var mu sync.Mutex
 	errs := map[int]error{}

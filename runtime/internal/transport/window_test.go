@@ -8,7 +8,7 @@ import (
 )
 
 // Each of a few callers has a script of its own. In a crowd one more script waits for a part of the crowd where answers come soon, and for a
-// smaller part where they take long, or nobody knows. A crowd that becomes smaller counts as such.
+// smaller part where they take long. A crowd that becomes smaller counts as such.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	var net Transport
@@ -19,50 +19,50 @@ func TestWindow(t *testing.T) {
 			}
 		}
 	}
-	all := func() (n [mostNear + 1]int) {
+	all := func() (n [crowdParts + 1]int) {
 		for others := range n {
 			n[others] = least(others)
 		}
 		return n
 	}
-	at := func(took time.Duration, yields bool) {
+	at := func(took time.Duration, turns, yields bool) {
 		net.pace.took.Store(int64(took))
+		require.Equal(t, turns, net.takesTurns())
 		require.Equal(t, yields, net.yields())
 	}
 	for range 2 { // it is no matter of the first time
 		net.crowd.joins(mostFew)
-		for _, took := range []time.Duration{0, soon / 2, 2 * soon} {
-			at(took, false)
+		for _, took := range []time.Duration{0, soon / 2, time.Second} {
+			at(took, false, false)
 			for others := range mostFew {
 				require.Equal(t, 1, least(others))
 			}
 			require.False(t, net.another(mostFew, 10*mostBatched))
 		}
 
-		net.crowd.joins(mostSmall - mostFew)
-		for _, took := range []time.Duration{0, soon / 2, soon} {
-			at(took, took == soon)
-			require.Equal(t, [...]int{1, someWait, someWait, someWait, mostBatched}, all())
-		}
+		net.crowd.joins(100 - mostFew)
+		at(soon/2, true, false)
+		require.Equal(t, [...]int{1, 25, 25, 25, mostBatched}, all())
+		at(soon+100*soonEach-1, true, true)
+		require.Equal(t, [...]int{1, 25, 25, 25, mostBatched}, all())
 		require.Equal(t, mostBatched, least(mostSending-1))
 		require.False(t, net.another(mostSending, 10*mostBatched))
-
-		net.crowd.joins(100 - mostSmall)
-		for _, took := range []time.Duration{0, soon} {
-			at(took, took == soon)
-			require.Equal(t, [...]int{1, 12, 12, 12, 12}, all())
-			require.Equal(t, 12, least(mostSending-1))
-			require.False(t, net.another(mostSending, 10*mostBatched))
-		}
-		at(soon/2, false)
-		require.Equal(t, [...]int{1, 25, 25, 25, mostBatched}, all())
+		at(soon+100*soonEach, false, true)
+		require.Equal(t, [...]int{1, 12, 12, 12, 12}, all())
+		require.Equal(t, 12, least(mostSending-1))
+		require.False(t, net.another(mostSending, 10*mostBatched))
 
 		net.crowd.joins(10*mostBatched - 100)
-		at(soon/2, true)
+		at(soon/2, true, true)
 		require.Equal(t, [...]int{1, mostBatched, mostBatched, mostBatched, mostBatched}, all())
+		at(time.Second, false, true)
+		require.Equal(t, mostBatched, least(mostSending-1))
+		net.cluster = new(cluster)
+		at(soon/2, false, true)
+		net.cluster = nil
 
 		net.crowd.answered(10 * mostBatched)
-		require.Greater(t, net.crowd.size(), mostSmall, "these callers may be about to send again")
+		require.Greater(t, net.crowd.size(), 10*mostFew, "these callers may be about to send again")
 		for range 10 * crowdScripts {
 			net.crowd.joins(1)
 			net.crowd.answered(1)
@@ -70,6 +70,19 @@ func TestWindow(t *testing.T) {
 		require.LessOrEqual(t, net.crowd.size(), 1)
 	}
 	require.Zero(t, net.crowd.under.Load())
+}
+
+// Callers of a few make a small part.
+func TestWindow_Part(t *testing.T) {
+	t.Parallel()
+	var net Transport
+	part := func(crowd int32) int {
+		net.crowd.most.Store(crowd)
+		return net.part()
+	}
+	require.Equal(t, someWait, part(1))
+	require.Equal(t, 25, part(100))
+	require.Equal(t, mostBatched, part(10*mostBatched))
 }
 
 // A script behind a mute connection is no other one.

@@ -1,0 +1,92 @@
+package transport
+
+import "slices"
+
+// keptRoom is for how many requests a queue keeps room when none is left. Thousands of calls that begin to wait together need more, once.
+const keptRoom = 16 * mostBatched
+
+// A place says what waits for a call.
+type place int
+
+const (
+	ofSender place = iota // a sender
+	ofCaller              // the lone caller that sends it; other senders count it as one of theirs
+	aside                 // no sender: the answer takes long
+)
+
+// Queues have the requests that wait, by kinds.
+type queues struct {
+	of      []queue
+	next    int // the one after that which was sent last by a sender in its turn
+	waiting int // requests in all of them
+	adding  int // how many requests SubmitAll adds
+}
+
+// A queue has the requests for one script.
+type queue struct {
+	requests []Request
+	callers  int    // how many callers have put requests into it since it was empty
+	whole    int    // the first so many go in one script, if it can have so many: a caller has put some of them into the queue at once
+	scripts  int    // under way, or about to be
+	flush    func() // sends the queue, as a value
+}
+
+func (q *queues) add(kind int, r Request) {
+	of := &q.of[kind]
+	of.requests = append(of.requests, r)
+	q.waiting++
+}
+
+// added records that a caller has added n requests, and reports whether its queue has no others, and whether no script of this kind is under way, either.
+func (q *queues) added(kind, n int) (only, alone bool) {
+	of := &q.of[kind]
+	if of.callers++; n > 1 {
+		of.whole = len(of.requests)
+	}
+	only = len(of.requests) == n
+	return only, only && of.scripts == 0
+}
+
+// pick returns the kind of the next script of a sender that is at work for one kind: the same one if it is to be and its queue is not empty, else
+// that of the queue that is next. It counts the script that is over, or was about to be, and the next one.
+func (q *queues) pick(kind int, same bool) (next int, ok bool) {
+	q.of[kind].scripts--
+	for n := 0; !same || len(q.of[kind].requests) == 0; n++ {
+		if n == len(q.of) {
+			return 0, false
+		}
+		kind, same = q.next, true
+		q.next = (kind + 1) % len(q.of)
+	}
+	q.of[kind].scripts++
+	return kind, true
+}
+
+// first moves up to most requests of a queue to the end of some, or up to part unless the queue has more that go together. It returns how many
+// callers have put requests into the queue.
+func (q *queues) first(kind, most, part int, some []Request) (_ []Request, callers int) {
+	of := &q.of[kind]
+	n := min(len(of.requests), most, max(part, of.whole))
+	some, callers = append(some, of.requests[:n]...), of.callers
+	left := copy(of.requests, of.requests[n:])
+	clear(of.requests[left:])
+	if of.requests = of.requests[:left]; left == 0 {
+		of.callers = 0
+	}
+	of.whole = max(0, of.whole-n)
+	q.waiting -= n
+	return some, callers
+}
+
+// shrink frees the room of queues that have had very many requests, if nothing waits or is under way.
+func (q *queues) shrink() bool {
+	if q.waiting > 0 || slices.ContainsFunc(q.of, func(of queue) bool { return of.scripts > 0 }) {
+		return false
+	}
+	for i := range q.of {
+		if of := &q.of[i]; cap(of.requests) > keptRoom {
+			of.requests = nil
+		}
+	}
+	return true
+}
