@@ -24,13 +24,19 @@ for i = 1, n do if redis.call('hdel', KEYS[i], ARGV[i + 1]) == 1 then redis.call
 // mostPromised is how many requests one script of such a lock handles at most, so that the server is not kept from others.
 const mostPromised = 128
 
-// manyPromised is from how many callers on a script waits until all goroutines had their turn that can run.
-const manyPromised = 192
+// Up to fewPromised callers, each has a script of its own. More callers have partsPromised scripts under way, each for a part of them, or more where
+// each is full. Before a script is sent, other goroutines run up to yieldsPromised times, until a part of the callers waits.
+const (
+	fewPromised    = 8
+	leastPromised  = 4
+	partsPromised  = 4
+	fullPromised   = 8
+	yieldsPromised = 4
+)
 
 // openPromising is the floor with the promises of this layout, and nothing else: its scripts are those above, and the process
-// knows what it holds and since when, so that it could renew that. A caller that is alone sends on its own goroutine. Callers share scripts:
-// one more is sent beside at most three others when a quarter of all callers wait. Of many callers, all that can run have their turn first, as in
-// lockgen.
+// knows what it holds and since when, so that it could renew that. A caller that is alone sends on its own goroutine. Callers share scripts, and their
+// senders take turns to answer, to gather and to send, as in lockgen.
 func openPromising(addr string, lease time.Duration) (*client, error) {
 	p, err := newPromising(addr, lease)
 	if err != nil {
@@ -56,10 +62,13 @@ type promisingClient struct {
 	straight   bool          // callers share no scripts
 	interrupts time.Duration // after this time a script without an answer is interrupted; 0 for never
 	take, drop *promisingQueue
+	turn       sync.Mutex // of the senders
 
 	mu      sync.Mutex
 	owners  uint64
-	callers int // that wait for an answer
+	callers int  // that wait for an answer
+	sending int  // senders
+	drops   bool // the next script gives locks up
 	holds   map[string]*promisedHeld
 }
 
@@ -155,8 +164,7 @@ type promisingQueue struct {
 	first  string // argument
 	drops  bool
 
-	queue   []*promisedHeld
-	sending int
+	queue []*promisedHeld
 }
 
 // run has the script run for h.
@@ -167,55 +175,91 @@ func (q *promisingQueue) run(h *promisedHeld) error {
 	}
 	p.mu.Lock()
 	p.callers++
-	if p.callers == 1 && q.sending == 0 {
-		q.sending++
+	if p.callers == 1 && p.sending == 0 {
 		p.mu.Unlock()
 		err := q.execInTime([]*promisedHeld{h})
 		p.mu.Lock()
 		p.callers--
-		if len(q.queue) > 0 {
-			go q.send()
-		} else {
-			q.sending--
-		}
 		p.mu.Unlock()
 		return err
 	}
 	q.queue = append(q.queue, h)
-	if q.sending == 0 || q.sending < 4 && 4*len(q.queue) >= p.callers {
-		q.sending++
-		go q.send()
+	if p.another() {
+		p.sending++
+		go p.send()
 	}
 	p.mu.Unlock()
 	return <-h.done
 }
 
-// send runs the script until no request is left.
-func (q *promisingQueue) send() {
+// another reports whether one more sender begins. The caller holds p.mu.
+func (p *promisingClient) another() bool {
+	waiting := p.waiting()
+	switch {
+	case p.sending == 0 || p.sending < fullPromised && waiting >= mostPromised:
+		return true
+	case p.callers <= fewPromised:
+		return p.sending < fewPromised
+	}
+	return p.sending < partsPromised && waiting >= p.part()
+}
+
+// waiting returns how many requests wait. The caller holds p.mu.
+func (p *promisingClient) waiting() int { return len(p.take.queue) + len(p.drop.queue) }
+
+// part returns for how many of the callers one script is sent. The caller holds p.mu.
+func (p *promisingClient) part() int {
+	return min(max(leastPromised, p.callers/partsPromised), mostPromised)
+}
+
+// send runs scripts until no request is left.
+func (p *promisingClient) send() {
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	for {
-		q.p.mu.Lock()
-		if q.p.callers >= manyPromised {
-			q.p.mu.Unlock()
-			runtime.Gosched()
-			q.p.mu.Lock()
-		}
-		n := min(len(q.queue), mostPromised)
-		if n == 0 {
-			q.sending--
-			q.p.mu.Unlock()
+		q, batch := p.gather()
+		if len(batch) == 0 {
 			return
 		}
-		batch := append(make([]*promisedHeld, 0, n), q.queue[:n]...)
-		q.queue = append(q.queue[:0], q.queue[n:]...)
-		q.p.mu.Unlock()
+		p.turn.Unlock()
 		err := q.execInTime(batch)
-		q.p.mu.Lock()
-		q.p.callers -= n
-		q.p.mu.Unlock()
+		p.turn.Lock()
+		p.mu.Lock()
+		p.callers -= len(batch)
+		p.mu.Unlock()
 		for _, h := range batch {
 			h.done <- err
 		}
 	}
+}
+
+// gather returns the requests for the next script. If there are none, the sender ends.
+func (p *promisingClient) gather() (*promisingQueue, []*promisedHeld) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range yieldsPromised {
+		if p.callers <= fewPromised || p.waiting() >= p.part() {
+			break
+		}
+		p.mu.Unlock()
+		runtime.Gosched()
+		p.mu.Lock()
+	}
+	q, other := p.take, p.drop
+	if p.drops {
+		q, other = other, q
+	}
+	if len(q.queue) == 0 {
+		q = other
+	}
+	p.drops = !q.drops
+	n := min(len(q.queue), p.part())
+	if n == 0 {
+		p.sending--
+	}
+	batch := append(make([]*promisedHeld, 0, n), q.queue[:n]...)
+	q.queue = append(q.queue[:0], q.queue[n:]...)
+	return q, batch
 }
 
 // execInTime sends the script for a batch, which can be interrupted if the client wants that.

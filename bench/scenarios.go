@@ -32,7 +32,7 @@ const howAlone = "Every goroutine takes 16 keys in turn that nobody else wants. 
 
 const howFloors = " " + gathering + ": requests that come while a script is under way go together in the next one, which is what serves a crowd; each goes through one goroutine more. " + cancellable + ": each call has a context that can end, as one needs that is sent again over another connection when its answer is late." + howPromised
 
-const howPromised = " " + promising + ": the scripts check what a lock of this layout has to check, and publish each unlock as Redisson's waiters need it; each hold has an owner of its own and is noted; a caller that is alone sends on its own goroutine, others share scripts, of which at most four are under way, and which from 192 callers on wait until all goroutines had their turn that can run."
+const howPromised = " " + promising + ": the scripts check what a lock of this layout has to check, and publish each unlock as Redisson's waiters need it; each hold has an owner of its own and is noted; a caller that is alone sends on its own goroutine, others share scripts, whose senders take turns: while the server runs one, the client answers the one before, gathers the requests that come then, and sends the next one."
 
 const howInFull = " " + straight + ": as " + promising + ", but callers share no scripts, and each call has a context that can end. " + inFull + ": " + promising + " with what a lock needs since somebody else may want the key at any moment: a line of goroutines for each key, a place in the queue of renewals, a context that a lost lease would end, trust that ends with the time, and an unlock that ends in time."
 
