@@ -5,7 +5,7 @@ import "slices"
 // keptRoom is for how many requests a queue keeps room when none is left. Thousands of calls that begin to wait together need more, once.
 const keptRoom = 16 * mostBatched
 
-// A place says what waits for a call.
+// A place says which goroutine waits for the answer to a call.
 type place int
 
 const (

@@ -230,6 +230,27 @@ func TestSenders_Kinds(t *testing.T) {
 	}
 }
 
+// Grants that replicas have to confirm have senders of their own, which take no turns: a release waits for none of them.
+func TestOutbox_Confirmed(t *testing.T) {
+	t.Parallel()
+	for replicas := range 2 {
+		net := Transport{link: link{cfg: Config{Replicas: replicas}}}
+		box := net.Outbox()
+		takes, acquires := box.Batcher(protocol.Batch{}, true), box.Batcher(protocol.Batch{}, true)
+		frees := box.Batcher(protocol.Batch{}, false)
+		confirms := replicas > 0
+		require.Same(t, box, frees.box)
+		require.False(t, box.confirms)
+		require.NotNil(t, box.turn)
+		require.Equal(t, confirms, takes.box != box && acquires.box != box && takes.box != acquires.box)
+		require.Equal(t, confirms, takes.box.confirms)
+		require.Equal(t, confirms, takes.box.turn == nil)
+		review := net.Reviewer(protocol.Batch{}).box
+		require.Equal(t, confirms, review.confirms)
+		require.Nil(t, review.turn)
+	}
+}
+
 // A stopped request does not go on when it is sent again, or when it is answered, until the test says so.
 type stopped struct {
 	taking
