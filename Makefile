@@ -21,11 +21,11 @@ MODULES := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod))
 TESTED := $(filter-out bench interop examples/service,$(MODULES))
 
 # The packages that make test runs without the race detector only: the one that cannot run with it, and the generator, the
-# simulation, the specification and the scripts, which take three times as long with it. make check runs the simulation with it,
-# and what has goroutines in the generator. The others have none.
-UNRACED := /lockgen/(api|runtime/internal/sim|spec|scripts|cmd/lockgen(/.*)?)$$
-# The package that has tests which only run without the race detector, beside those with it.
-BOTH := ./runtime/internal/watchdog
+# simulation, the search for deadlocks, the specification and the scripts, which take three to ten times as long with it. make check runs
+# the simulation with it, and what has goroutines in the generator. The others have none.
+UNRACED := /lockgen/(api|runtime/internal/(deadlock|sim)|spec|scripts|cmd/lockgen(/.*)?)$$
+# The packages that have tests which only run without the race detector, beside those with it.
+BOTH := ./runtime/internal/chaos ./runtime/internal/watchdog
 
 # The tests that make test leaves to make check.
 LONG := $(shell awk '/^\.\// { print $$2 }' .ci/long | paste -s -d '|' -)
