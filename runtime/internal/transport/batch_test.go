@@ -281,7 +281,7 @@ func atRest(t *testing.T, b *Batcher) {
 	require.Eventually(t, func() bool {
 		b.box.mu.Lock()
 		defer b.box.mu.Unlock()
-		return b.box.one.aside == 0 && b.box.one.shrink()
+		return b.box.one.sending == 0 && b.box.one.aside == 0 && b.box.one.shrink()
 	}, time.Minute, time.Millisecond)
 }
 
@@ -290,6 +290,49 @@ type refused struct{ taking }
 
 func (r refused) Append(to *protocol.Texts, _ bool) {
 	to.Keys, to.Args = append(to.Keys, r.key), append(to.Args, "owner", "no number")
+}
+
+// A counted request knows how often it was sent.
+type counted struct {
+	taking
+
+	times *int
+}
+
+func (r counted) Append(to *protocol.Texts, again bool) {
+	*r.times++
+	r.taking.Append(to, again)
+}
+
+// A server that runs a long script refuses all requests of a script for the same reason, so none is sent alone.
+func TestBatcher_BusyServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, redistest.WithConfig("lua-time-limit", "1"))
+	net, process, _ := start(t, server, Config{})
+	b := net.Outbox().Batcher(process.Takes(), true)
+	answers := make(chan error, 3)
+	times := 0
+	ask := func() {
+		requests := make([]Request, cap(answers))
+		for i := range requests {
+			requests[i] = counted{taking{process, "k" + strconv.Itoa(i), uint64(i) + 1, func(_ protocol.Answer, _ bool, err error) { answers <- err }}, &times}
+		}
+		b.SubmitAll(requests, false)
+	}
+	ask()
+	for range cap(answers) {
+		require.NoError(t, <-answers)
+	}
+	require.Equal(t, 3, times)
+
+	stop := busy(t, server)
+	ask()
+	for range cap(answers) {
+		require.ErrorContains(t, <-answers, "BUSY")
+	}
+	require.Equal(t, 6, times)
+	stop()
+	atRest(t, b)
 }
 
 // A command that is sent over another connection does not change those before it, which may still be sent, or be sent again to a server that has lost

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -117,6 +118,13 @@ func Begun(err error) bool {
 	}
 	reply, ok := Replied(err)
 	return ok && denied(reply.Error()) && !strings.Contains(reply.Error(), "'evalsha'")
+}
+
+// refusesAll reports whether a server refused a command before it looked at its keys: it starts, it runs the long script of somebody else, or it is a
+// replica without a master.
+func refusesAll(err error) bool {
+	reply, ok := Replied(err)
+	return ok && slices.ContainsFunc([]string{"LOADING ", "BUSY ", "MASTERDOWN "}, func(word string) bool { return strings.HasPrefix(reply.Error(), word) })
 }
 
 // Cut reports whether the connection ended before an answer came over it. It may have ended while no request used it, so that

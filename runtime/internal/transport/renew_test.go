@@ -56,6 +56,24 @@ func TestRenew_KeysOnTheirWayBehindAProxy(t *testing.T) {
 	}
 }
 
+// busy has the server run a script, until the test calls stop, and so refuse others.
+func busy(t *testing.T, server *redistest.RedisServer) (stop func()) {
+	t.Helper()
+	rc := server.NewClient()
+	over := make(chan error, 1)
+	go func() {
+		over <- rc.Do(context.Background(), rc.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
+	}()
+	require.Eventually(t, func() bool {
+		_, err := server.Try("PING")
+		return err != nil
+	}, time.Minute, time.Millisecond)
+	return func() {
+		server.Do("SCRIPT", "KILL")
+		require.Error(t, <-over)
+	}
+}
+
 // A server that remembers all keys of a script gets large batches again after it was busy: it refuses nothing for good.
 func TestRenew_InLargeBatchesAfterTheServerWasBusy(t *testing.T) {
 	t.Parallel()
@@ -77,18 +95,9 @@ func TestRenew_InLargeBatchesAfterTheServerWasBusy(t *testing.T) {
 	require.Equal(t, bulkBatch, net.RenewBatch())
 	net.tracker.memory.Store(memoryAll)
 
-	rc := server.NewClient()
-	busy := make(chan error, 1)
-	go func() {
-		busy <- rc.Do(context.Background(), rc.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
-	}()
-	require.Eventually(t, func() bool {
-		_, err := server.Try("PING")
-		return err != nil
-	}, time.Minute, time.Millisecond)
+	stop := busy(t, server)
 	require.ErrorContains(t, renew(), "BUSY")
-	server.Do("SCRIPT", "KILL")
-	require.Error(t, <-busy)
+	stop()
 	require.Eventually(t, func() bool {
 		return renew() == ErrRefused && net.RenewBatch() == bulkBatch //nolint:errorlint // it is that one
 	}, time.Minute, time.Millisecond)

@@ -401,7 +401,7 @@ func (c *call) splitAndEnd() {
 func (c *call) answer(answer Reply, short error) (apart bool) {
 	c.resent = c.resent || c.of.box.net.Resent() != c.resends
 	all, err := answersOf(answer, len(c.some))
-	if _, said := rueidis.IsRedisErr(err); said && len(c.some) > 1 {
+	if _, said := rueidis.IsRedisErr(err); said && len(c.some) > 1 && !refusesAll(err) {
 		return true
 	}
 	c.of.box.net.crowd.answered(len(c.some)) // first, since each caller may send the next request at once

@@ -324,6 +324,35 @@ func TestSenders_HoldUpNobody(t *testing.T) {
 	}
 }
 
+// Few scripts at a time have a goroutine that sends their requests one after the other. The sender of a further one does that itself.
+func TestSenders_FewApart(t *testing.T) {
+	t.Parallel()
+	x := newMuteTest(t)
+	b := x.net.Outbox().Batcher(x.process.Takes(), true)
+	x.net.pace.took.Store(int64(time.Hour)) // no answer is late
+	answers, stands, goOn := make(chan error, 2*mostApart+2), make(chan struct{}), make(chan struct{})
+	request := func(key string, n uint64) taking {
+		return taking{&x.process, x.key + key, n, func(_ protocol.Answer, _ bool, err error) { answers <- err }}
+	}
+	for n := range uint64(mostApart + 1) {
+		key := strconv.FormatUint(n, 10)
+		first := stopped{taking: request(key, n+1), answered: true, stops: func() { stands <- struct{}{}; <-goOn }}
+		b.SubmitAll([]Request{first, refused{request(key+"-", n+1)}}, false)
+		<-stands
+	}
+	require.Eventually(t, func() bool { // the senders of the others have ended
+		b.box.mu.Lock()
+		defer b.box.mu.Unlock()
+		return b.box.one.aside == mostApart && b.box.one.sending == 1
+	}, 10*time.Second, time.Millisecond)
+	close(goOn)
+	for range cap(answers) {
+		<-answers
+	}
+	atRest(t, b)
+	x.end()
+}
+
 // The requests of a sender whose answer is late are no reason for those behind them to wait for that answer.
 func TestSenders_AnotherOneGoesOn(t *testing.T) {
 	t.Parallel()
