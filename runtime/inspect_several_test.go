@@ -86,6 +86,25 @@ func TestRedLock_ForceUnlock(t *testing.T) {
 	require.ErrorAs(t, err, new(*lockrt.KeyError))
 }
 
+// TestRedLock_ForceUnlockOfAPart shows that a part that is taken by force ends the whole, though a majority is left: else the whole would get back
+// what is taken from it on one server after the other.
+func TestRedLock_ForceUnlockOfAPart(t *testing.T) {
+	t.Parallel()
+	all := sites(t, 3)
+	mine, clients := redLockAndClients(t, all, "k", lockrt.Options{})
+	for _, by := range []*lockrt.Client{clientOf(t, all[1].URL(), lockrt.Options{}), clients[1]} { // another process, and the same one
+		lease := lockAll(t, mine, 3)
+		taken, err := by.Mutex("k").ForceUnlock(patient(t))
+		require.NoError(t, err)
+		require.True(t, taken)
+		receive(t, lease.Context().Done(), "the loss")
+		require.ErrorIs(t, lease.Err(), lockrt.ErrLost)
+		require.ErrorContains(t, lease.Err(), "taken by force")
+		require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
+		freeAgain(t, all, "k")
+	}
+}
+
 // TestPermitSemaphore_Inspect shows what all processes have of a semaphore, and what this one has.
 func TestPermitSemaphore_Inspect(t *testing.T) {
 	t.Parallel()

@@ -171,8 +171,8 @@ func (co *compositeLease) WholeEnded() {
 	}
 }
 
-// PartEnded ends the whole if too many parts have ended, the last one because of cause. Otherwise it replaces the lost
-// parts.
+// PartEnded ends the whole if too many parts have ended, the last one because of cause, or if somebody took the last one by force: the whole would get
+// it back. Otherwise it replaces the lost parts.
 func (co *compositeLease) PartEnded(cause error) {
 	if co.whole.Core().Ended() == failure.ErrReleased { //nolint:errorlint // this very one
 		return // each part ends after that, and there is nothing left to end or to replace
@@ -188,7 +188,7 @@ func (co *compositeLease) PartEnded(cause error) {
 			gone = append(gone, part)
 		}
 	}
-	enough := left >= co.needs
+	enough := left >= co.needs && !errors.Is(cause, watchdog.ErrForced)
 	if !enough || co.state != compositeHeld || co.replace == nil {
 		gone = nil
 	}

@@ -101,7 +101,7 @@ func (r *Fair) Overtaken(op *resource.AcquireOp, reply protocol.Verdict, err err
 		}
 	case err == nil && !reply.Granted() && tk.HandedAt() != 0 && reply.At.UnixMicro() > tk.HandedAt():
 		if own := tk.Granted(); own != nil { // otherwise another one has been granted the lock since, and this one is about to be lost
-			own.Taken() // it was handed over while we asked
+			own.Taken(watchdog.ErrRefused) // it was handed over while we asked
 		}
 	}
 	return true

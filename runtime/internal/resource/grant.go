@@ -335,9 +335,9 @@ func (g *Grant) forget() {
 	}
 }
 
-// Taken has the grant lost, which Redis does not have any more. It does not block.
-func (g *Grant) Taken() {
-	g.Resource().Client.Spawn(func() { g.Resource().Client.Watchdog.Lose(&g.Guard, watchdog.ErrRefused) })
+// Taken has the grant lost because of cause: Redis does not have it any more. It does not block.
+func (g *Grant) Taken(cause error) {
+	g.Resource().Client.Spawn(func() { g.Resource().Client.Watchdog.Lose(&g.Guard, cause) })
 }
 
 // Lost revokes a grant that Redis has for another owner now, or may have soon: it ends the leases.

@@ -50,8 +50,8 @@ func (e *Referenced) Force(ctx context.Context, op string, cmd protocol.Command,
 	taken, err := core.Answer(ctx, e.Client.Core(), op, e.Key, func() (bool, error) { return e.Client.Net.Run(cmd).Bool() })
 	if taken {
 		for _, g := range victims {
-			e.Client.Watchdog.Lose(&g.Guard, watchdog.ErrRefused)
-			g.notifyLoss(failure.Lost(watchdog.ErrRefused)) // in case the message about it is still on its way
+			e.Client.Watchdog.Lose(&g.Guard, watchdog.ErrForced)
+			g.notifyLoss(failure.Lost(watchdog.ErrForced)) // in case the message about it is still on its way
 		}
 	}
 	return taken, err

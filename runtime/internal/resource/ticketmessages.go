@@ -8,6 +8,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
+	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // A ticket is the subscriber of the messages about its number.
@@ -112,7 +113,7 @@ func (tk *Ticket) Taken() {
 		return
 	}
 	tk.Resource.Kind.Displaced(tk)
-	g.Taken()
+	g.Taken(watchdog.ErrForced)
 }
 
 // suffices reports whether a hand-over for ttl, no earlier than at from, grants what t demands. If not, the ticket asks.

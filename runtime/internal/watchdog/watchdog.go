@@ -34,11 +34,18 @@ import (
 var (
 	// ErrRefused means that the server does not know the owner any more.
 	ErrRefused = errors.New("deleted, expired or taken by somebody else")
+	// ErrForced means that somebody took the key by force, and the holder was notified of that. It is an [ErrRefused].
+	ErrForced error = forcedError{}
 	// ErrElapsed means that a lease of fixed length is over.
 	ErrElapsed = errors.New("its time is over")
 	// ErrTooLong means that a lease was no longer renewed, because its holder held it for too long.
 	ErrTooLong = errors.New("held for longer than the limit")
 )
+
+type forcedError struct{}
+
+func (forcedError) Error() string        { return "taken by force" }
+func (forcedError) Is(target error) bool { return target == ErrRefused }
 
 // An UnconfirmedError means that no renewal was confirmed for as long as the last confirmation
 // could be trusted.
