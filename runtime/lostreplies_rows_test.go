@@ -280,6 +280,7 @@ var lossyClients = map[string]lostRow{
 	"Election.Campaign":               {of: func(x *lossy) any { return lossyOffice(x) }, args: []any{"a"}},
 	"Election.Campaign at its record": {of: func(x *lossy) any { return lossyOffice(x) }, args: []any{"a"}, lose: redistest.EvalSHA(scripts.Elect.SHA1())},
 	"Election.Lead":                   {of: func(x *lossy) any { return lossyOffice(x) }, args: []any{"a"}},
+	"Election.Lead at its end":        {of: func(x *lossy) any { return lossyOffice(x) }, args: []any{"a"}, lose: lossyReleases},
 	"Election.Leader":                 {of: func(x *lossy) any { lossyLeads(x); return lossyOffice(x) }, asks: true},
 	"Election.Observe": {of: func(x *lossy) any {
 		lossyLeads(x)
@@ -293,6 +294,7 @@ var lossyClients = map[string]lostRow{
 		}
 	}},
 	"Leadership.Proclaim":             {of: func(x *lossy) any { return lossyLeads(x) }, args: []any{"b"}, asks: true},
+	"Leadership.Resign":               {of: func(x *lossy) any { return lossyLeads(x) }},
 	"Leadership.Resign at its record": {of: func(x *lossy) any { return lossyLeads(x) }, lose: redistest.EvalSHA(scripts.Elect.SHA1())},
 	"CurrentLease.Extend": {of: func(x *lossy) any {
 		held, _ := lockrt.LeaseFrom(x.takes(x.client.Mutex(x.key, unexpiring), "Lock").(*lockrt.Lease).Context())

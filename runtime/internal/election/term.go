@@ -147,12 +147,20 @@ func (t *Term) keep() {
 	t.remove()
 }
 
-// remove removes the record of t, unless the client is closed: then it is left to expire with the lock.
+// remove removes the record of t, unless the client is closed: then it is left to expire with the lock. It tries three times, since the
+// connection may break under the release before it.
 func (t *Term) remove() {
-	if errors.Is(t.lease.Err(), failure.ErrClosed) {
-		return
+	for failures := 1; !errors.Is(t.lease.Err(), failure.ErrClosed); failures++ {
+		err := t.erase()
+		if err == nil || !transport.Passing(err) || failures == 3 || !t.e.c.Pause(t.e.c.Backoff(failures)) {
+			return // the removal only lets observers see the end at once
+		}
 	}
+}
+
+// erase sends the removal once. A late one does nothing to the record of another term.
+func (t *Term) erase() error {
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	_ = t.e.c.Net.Run(t.e.c.Wire.Resign(t.e.key, t.record())) // the removal only lets observers see the end at once
+	return t.e.c.Net.Run(t.e.c.Wire.Resign(t.e.key, t.record())).Err()
 }
