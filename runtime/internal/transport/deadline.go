@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// A deadline is a context that ends at a time. A connection that one caller has fails at that time, and asks for no more than the
-// time. Its cost is that of the connection's own deadline, while a context that can be cancelled costs a third of the speed. Two things wait
-// until the context is done: a connection that rueidis has pipelined by itself, since it asked over it whether it is well, and the dialling of
-// a new connection, which does so on goroutines of its own.
+// A deadline is a context that ends at a time. rueidis sets this time on a connection that one caller has, and asks for nothing else: that costs no more
+// than a deadline of the connection, while a context that can be cancelled costs a third of the speed. Only two things wait until the context is done: a
+// connection that rueidis has pipelined by itself, since it sent a PING over it, and the dialling of a new connection, which has goroutines of its own.
 type deadline struct {
 	at    time.Time
 	mu    sync.Mutex    // guards the rest

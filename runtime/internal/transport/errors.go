@@ -52,7 +52,7 @@ var transient = []string{
 	"UNBLOCKED", "WAIT cannot be used with", "max number of clients",
 }
 
-// Refused returns the error of a request, or any other, as the one that callers test for.
+// Refused wraps err, of a request or of anything else, in the error that callers test for.
 func Refused(err error) error {
 	reply, ok := rueidis.IsRedisErr(err)
 	_, replied := Replied(err)

@@ -10,14 +10,14 @@ type place int
 
 const (
 	ofSender place = iota // a sender
-	ofCaller              // the lone caller that sends it; other senders count it as one of theirs
+	ofCaller              // the lone caller that sends it; it is a script under way of its kind, but no sender
 	aside                 // no sender: the answer takes long
 )
 
 // Queues have the requests that wait, by kinds.
 type queues struct {
 	of      []queue
-	next    int // the one after that which was sent last by a sender in its turn
+	next    int // the kind after the last one that a sender chose in its turn
 	waiting int // requests in all of them
 	adding  int // how many requests SubmitAll adds
 }
@@ -37,7 +37,7 @@ func (q *queues) add(kind int, r Request) {
 	q.waiting++
 }
 
-// added records that a caller has added n requests, and reports whether its queue has no others, and whether no script of this kind is under way, either.
+// added records that a caller has added n requests. only is true if its queue has no others; alone, if no script of this kind is under way, either.
 func (q *queues) added(kind, n int) (only, alone bool) {
 	of := &q.of[kind]
 	if of.callers++; n > 1 {
@@ -47,8 +47,8 @@ func (q *queues) added(kind, n int) (only, alone bool) {
 	return only, only && of.scripts == 0
 }
 
-// pick returns the kind of the next script of a sender that is at work for one kind: the same one if it is to be and its queue is not empty, else
-// that of the queue that is next. It counts the script that is over, or was about to be, and the next one.
+// pick returns the kind of the next script of a sender that is at work for one kind: with same, the same kind while its queue is not empty; else the
+// kind of the next queue that is not empty. It counts one script of the old kind less, and one of the new kind more.
 func (q *queues) pick(kind int, same bool) (next int, ok bool) {
 	q.of[kind].scripts--
 	for n := 0; !same || len(q.of[kind].requests) == 0; n++ {

@@ -48,7 +48,7 @@ func answersOf(reply Reply, n int) (a answers, err error) {
 	return a, err
 }
 
-// of returns the answer to one request, unless there is an error that is one to all.
+// of returns the answer to the request i: failed, if that is an error, which is the answer to all; else its values, or the error among them.
 func (a answers) of(i int, failed error) (said protocol.Answer, err error) {
 	switch {
 	case failed != nil:

@@ -23,7 +23,7 @@ type Request interface {
 type kind struct {
 	n      int // its place among those of an outbox
 	batch  protocol.Batch
-	grants bool // replicas may have to confirm the answer
+	grants bool // its script may lock: replicas may have to confirm that, and Close waits for late copies
 	most   int  // how many requests one script handles
 }
 

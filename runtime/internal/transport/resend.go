@@ -16,15 +16,15 @@ import (
 // holder: it was granted, or is being released, by a request whose answer does not come. A command that may be sent
 // twice is sent over another connection long before.
 
-// MostBeside is how many connections are tried, at once or one after the other without a pause.
+// MostBeside is how often a command is sent at most, the first time included, each time over another connection.
 const MostBeside = 3
 
-// mostMute is how many connections are tried of which each is mute, while the server answers over others: a connection that
-// becomes mute takes all requests that are sent over it until that is found out.
+// mostMute is MostBeside while the server answers other commands: a connection that becomes mute takes all requests that are sent over it until that is
+// found out.
 const mostMute = 8
 
 // RunInTime sends a command by first, or by [Transport.Run] if that is nil, and also beside it each time that the answer has
-// not come for a while, and at once when its connection ends before that: [MostBeside] times at most, or more often while the server
+// not come for a while, and at once when its connection ends before that: [MostBeside] times in all, or more often while the server
 // answers other commands. It returns the first answer, or how the last try failed, of those that may have run if there are some, and
 // whether the command may have run more than once. Once it has returned, nothing waits for the other answers. [Transport.Settled] says when
 // those have come that a client has to wait for when it is closed.
@@ -81,9 +81,8 @@ type successor interface {
 	answered(reply Reply)
 }
 
-// runOrLeave is [Transport.Run] for a goroutine of [User.Go]. If the answer has not come for a while, left is true: then another
-// goroutine has gone on in place of the caller, which ends, and by gets the answer there. takes says that the command may
-// lock.
+// runOrLeave is [Transport.Run] for a goroutine of [User.Go]. It returns when its connection answers or fails. If that took too long, another goroutine
+// has sent the command again meanwhile: then left is true, by gets the first answer, and the caller ends. takes says that the command may lock.
 func (t *Transport) runOrLeave(cmd protocol.Command, takes bool, by successor) (reply Reply, left bool) {
 	l, x := &t.lateness, t.timely(cmd)
 	x.by, x.way, x.takes = by, t.way(cmd), takes

@@ -81,7 +81,7 @@ func (t *Transport) runRouted(cmds []protocol.Command) []rueidis.RedisResult {
 // bounds the call; a caller that has to return earlier waits beside it.
 func (t *Transport) Run(cmd protocol.Command) Reply { return Reply{t.run(cmd)} }
 
-// alone returns the connection over which a caller that cannot be cancelled sends on its own goroutine. A request there is
+// alone returns the connection over which a caller that cannot be cancelled sends on its own goroutine, or nil for the shared one, and whether it may. A request there is
 // likely to be answered at once, since the server has answered a moment ago, and if not, to fail within OpTimeout: an
 // exclusive connection has a deadline for each request, a shared one takes longer to be found mute. No connection is the
 // shared one, unless that has a request whose answer is late.

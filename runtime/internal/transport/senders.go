@@ -13,16 +13,16 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A sender is a goroutine that sends one script after the other, as long as requests wait. window.go says how many there are.
+// In this file a sender is a goroutine that sends one script after the other while requests wait. window.go says how many there are.
 
 // An Outbox has the requests of some batchers, which the same senders send: a script that locks and one that releases follow each other,
 // since the callers that one of them answers are about to ask for the other one.
 type Outbox struct {
 	net      *Transport
-	gathers  bool // its requests are in no hurry: one script is under way at a time
+	gathers  bool // its requests are in no hurry: it has one script under way at a time
 	confirms bool // replicas have to confirm what its scripts grant, which takes as long as they need
 	kinds    []*kind
-	turn     *turn // of the senders; nil if they take none
+	turn     *turn // of its senders; nil if its scripts never take turns. Those of a cluster do not use it
 
 	mu    sync.Mutex          // guards the rest, and the senders
 	one   *senders            // of all requests, unless there are some for each slot
@@ -86,17 +86,18 @@ func newSenders(box *Outbox, slot uint16) *senders {
 	return &senders{box: box, slot: slot, queues: queues{of: make([]queue, len(box.kinds))}}
 }
 
-// begin reports whether one more sender begins, for n requests that a caller has added, and whether they are all of their kind that is to send.
+// begin reports whether one more sender begins, for n requests that a caller has added. alone is true if its queue has no others, one script handles
+// them, and no script of their kind is under way.
 func (s *senders) begin(kind, n int) (start, alone bool) {
 	only, alone := s.added(kind, n)
 	if only && !alone {
-		s.box.net.direct.meet() // the others that wait behind the same script come after it, and take says so
+		s.box.net.direct.meet() // its requests follow a script of the same kind; take records the callers that come after it
 	}
 	return s.begins(kind), alone && n <= s.box.kinds[kind].most
 }
 
-// begins reports whether one more sender begins, with the requests of one kind, and counts it. Senders that take turns send for each other; else
-// no request waits for a script of another kind.
+// begins reports whether one more sender begins, with the requests of one kind, and counts it. With turns, the scripts and requests of all kinds count.
+// Without turns, those of this kind count, so that no request waits for a script of another kind.
 func (s *senders) begins(kind int) bool {
 	q, net := &s.of[kind], s.box.net
 	scripts, waiting := q.scripts, len(q.requests)
@@ -117,7 +118,7 @@ func (s *senders) begins(kind int) bool {
 // start lets one more sender begin. A caller that is alone, and may be blocked, takes its place: it sends its requests over a connection that it
 // has to itself, or else over the shared one.
 func (s *senders) start(kind int, inline bool) {
-	if net := s.box.net; inline && !s.box.gathers && !s.box.confirms { // else it may take longer
+	if net := s.box.net; inline && !s.box.gathers && !s.box.confirms { // a review gathers first, and a confirmed grant waits for replicas
 		if own, ok := net.alone(); ok {
 			if c := s.callAlone(kind); c != nil {
 				c.runAlone(own)
@@ -131,7 +132,8 @@ func (s *senders) start(kind int, inline bool) {
 	s.box.net.cfg.User.Go(s.of[kind].flush)
 }
 
-// send sends one script after the other until no request waits, or until an answer is late. It answers, gathers and sends in its turn.
+// send runs scripts until no request waits, or until an answer is late. The sender answers, gathers requests and makes the next command in its turn. It
+// ends the turn before it sends the command.
 func (s *senders) send(kind int) {
 	net, turns := s.box.net, s.box.turn
 	if s.box.gathers {
@@ -176,8 +178,8 @@ func (s *senders) waits() int {
 	return s.waiting
 }
 
-// call returns the next call of a sender that was at work for a kind, or nil if nothing waits: then the sender ends. In its turn it sends the queue
-// that is next, else the same one again, if it can.
+// call returns the next call of a sender that was at work for a kind, or nil if no request waits: then the sender ends. With a turn, the next queue is
+// served. Without one, the same queue is served while it has requests.
 func (s *senders) call(kind int, turn *turn) *call {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
@@ -191,7 +193,7 @@ func (s *senders) call(kind int, turn *turn) *call {
 	return s.take(kind, turn)
 }
 
-// callAlone returns a call for a lone caller, in place of the sender that was to begin, or nil if one has taken its requests meanwhile.
+// callAlone returns a call for a lone caller, in place of the sender that was to begin, or nil if another sender has taken its requests.
 func (s *senders) callAlone(kind int) *call {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
@@ -241,8 +243,8 @@ func (s *senders) setAside(c *call) {
 	}
 }
 
-// splits has another goroutine send each request of a call alone, which takes long, and reports whether it may: few calls are sent so at a time, and
-// for requests that are in no hurry it is the sender.
+// splits starts a goroutine that sends each request of a call alone, which takes long, and reports whether it did. It starts none while mostApart calls
+// are aside, or if the outbox gathers. Then the sender itself sends them.
 func (s *senders) splits(c *call) bool {
 	s.box.mu.Lock()
 	defer s.box.mu.Unlock()
@@ -395,9 +397,10 @@ func (c *call) splitAndEnd() {
 	c.of.ends(c)
 }
 
-// answer passes the reply to the requests, or why there is none. short says that too few replicas have confirmed what is granted. An
-// error that the server replies with may be about the key of one of several requests, and must not harm the others: then none is
-// answered, and each is to be sent alone.
+// answer passes the reply to the requests, or why there is none. short says that too few replicas have confirmed what is granted. The scripts return an
+// error about one key, such as WRONGTYPE, among the values of the reply, and only the request for this key gets it. If the whole reply is an error, such
+// as NOPERM, it may be about the key of one request, and must not harm the others. Then answer returns true, none of them is answered, and each is to be
+// sent alone.
 func (c *call) answer(answer Reply, short error) (apart bool) {
 	c.resent = c.resent || c.of.box.net.Resent() != c.resends
 	all, err := answersOf(answer, len(c.some))
@@ -415,7 +418,8 @@ func (c *call) answer(answer Reply, short error) (apart bool) {
 	return false
 }
 
-// split sends each request alone, in their order, each when the one before it has its answer.
+// split sends each request alone, in their order, each when the one before it has its answer. A script whose whole reply is an error has released
+// nothing. It may have locked keys before the error, which then count as locked by the requests that are sent alone.
 func (c *call) split() {
 	for _, r := range c.some {
 		one := calls.Get().(*call)

@@ -91,7 +91,7 @@ type subscriber struct {
 	tracked *tracked // nil if it is off
 }
 
-// Subscribe says [hub.ErrRefused] where a permission or the command is missing, or the server is busy: another connection would do no better.
+// Subscribe returns [hub.ErrRefused] if a permission or the command is missing, or if the server is busy: another connection would do no better.
 func (s subscriber) Subscribe(channels []string) ([]string, error) {
 	err := s.conn.Do(s.whole, s.conn.B().Subscribe().Channel(channels...).Build()).Error()
 	if _, answered := rueidis.IsRedisErr(err); answered && (withheld(err) || Passing(err)) {

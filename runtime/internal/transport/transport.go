@@ -13,8 +13,8 @@
 //
 // Errors. [Passing], [Unknown] and [Begun] say what an error means for a request.
 //
-// The files stand in layers. A file needs only files above it in this list, but for the four of requests, which need each other and the
-// type Transport:
+// The files stand in layers. A file needs files above it in this list, and few others: request.go and window.go have the limits of batches, window.go the
+// type Transport, and the four of requests need each other.
 //
 //	what goes in and out  config.go, request.go, reply.go, errors.go
 //	figures               pace.go (response times, load), window.go (scripts under way at once), turn.go (whose turn it is to send),
@@ -46,7 +46,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// mostConfirming is the largest number of grants that wait for replicas at a time. Each has a connection of its own,
+// mostConfirming is the largest number of scripts that wait for replicas at a time. Each has a connection of its own,
 // since no other request is answered over it meanwhile.
 const mostConfirming = 32
 

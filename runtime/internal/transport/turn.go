@@ -9,10 +9,9 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
-// A turn has senders answer, gather and send one after the other. Redis answers all scripts at once that it has read at once. If all senders went on
-// at once, then all scripts would be sent at once again, and the client and the server would wait for each other in turns. A sender that has its turn
-// is about to send the next script when the next sender begins with its answer, so that the server works on the one while the client works on the other.
-// A nil turn is none.
+// A turn is a lock of the senders of an outbox: one sender at a time answers, gathers requests and makes the next command. It sends the command after its
+// turn. So the server runs one script while the client prepares the next one. Without turns they wait for each other: Redis answers all scripts at once
+// that it has read at once, and then all senders would send at once again. A nil turn is none.
 type turn struct {
 	mu   sync.Mutex
 	long atomic.Int32 // yields in a row that took long
@@ -22,14 +21,14 @@ type turn struct {
 const (
 	// mostYields is how often a sender lets other goroutines run, in its turn, until enough requests wait.
 	mostYields = 4
-	// longYield is how long all goroutines take at least that can run, if some of them have other work than to lock and unlock.
+	// longYield is the length of a yield that shows that the processors have other work than to lock and unlock.
 	longYield = time.Millisecond
 	// busyRest is for how many scripts senders take no turns when the processors had other work: a sender would have its turn while
 	// it waits for a processor.
 	busyRest = 64
 )
 
-// begin waits for the turn, and returns nil if there are none now. crowd says that there are, unless the processors have other work.
+// begin waits for the turn. It returns nil without a turn, if crowd is false, or while the senders rest since the processors have other work.
 func (t *turn) begin(crowd bool) *turn {
 	if t == nil || !crowd {
 		return nil

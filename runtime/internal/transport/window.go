@@ -2,35 +2,36 @@ package transport
 
 import "time"
 
-// This file decides how many scripts the senders of a client have under way at once, by the number of callers and by how long an answer takes. All
-// figures were measured with two processors, which the client and the server share.
+// This file decides when one more script is sent beside those under way, by the number of requests and by how long an answer takes. The bounds hold for
+// each group of scripts: those of an outbox whose senders take turns, those of one kind without turns, those of one slot of a cluster. All figures were
+// measured with two processors, which the client and the server share.
 
 // mostBatched is how many requests one script handles at most: enough to make the round trip cheap, few enough that the
 // server is not kept from others for longer than a fraction of a millisecond.
 const mostBatched = 128
 
-// Sizes of a crowd: how many requests are under way at once, see [crowd].
+// Sizes of a crowd, see [crowd]: the requests that wait or are under way. A caller of several keys at once counts once for each key.
 const (
-	mostFew    = 8   // up to so many callers, each has a script of its own: they would wait for each other's answers
+	mostFew    = 8   // up to so many requests, each has a script of its own: they would wait for each other's answers
 	mostSmall  = 24  // up to so many, more scripts do not help, however long an answer takes
-	leastLarge = 192 // from so many on, a script that is sent without turns waits until it is fuller
+	leastLarge = 192 // from so many on, a sender without a turn lets other goroutines run once before it sends
 )
 
 const (
-	// soon is how long an answer takes at most of a server that is near, while the client has an idle processor; soonEach is what each caller of
-	// a crowd adds to that.
+	// An answer is near if it takes less than soon, and soonEach more for each request of the crowd: the client needs that time to read and to answer
+	// them. So a very large crowd takes a server for near that is far for a few callers.
 	soon     = 500 * time.Microsecond
 	soonEach = 10 * time.Microsecond
 
 	someWait    = 4 // requests that are worth a script of their own
 	crowdParts  = 4 // scripts under way to a server that is near, each for one part of the crowd
-	mostSending = 8 // scripts under way to others, and where each is full
-	mostApart   = 4 // scripts at a time whose requests a goroutine of their own sends one after the other
+	mostSending = 8 // scripts under way to other servers, and to any server if each script is full
+	mostApart   = 4 // calls that are aside, from which on a sender sends refused requests one by one itself
 )
 
-// another reports whether one more script is sent beside others, for so many requests that wait. A request that waits has its answer one answer
-// later. So it waits only where the scripts are what takes the time, and are cheaper by that: a crowd has as many scripts under way, each when a
-// part of the crowd waits. With fewer scripts the client and the server wait for each other in turns, and with smaller ones both have more work.
+// another reports whether one more script is sent beside others, the scripts under way, for so many requests that wait. A request that waits has its
+// answer one answer later. So it waits only if a fuller script saves more than that: a crowd has a few scripts under way, each for a part of the crowd.
+// With fewer scripts the client and the server wait for each other, and with smaller ones both have more work.
 func (t *Transport) another(others, waiting int) bool {
 	crowd := t.crowd.size()
 	switch {
@@ -47,8 +48,8 @@ func (t *Transport) another(others, waiting int) bool {
 // part returns how many requests are the part of a crowd for which one script is sent.
 func (t *Transport) part() int { return min(max(someWait, t.crowd.size()/crowdParts), mostBatched) }
 
-// near reports whether answers come soon: the server is near, and this process has a processor for them. A process whose processors have
-// other work learns of an answer late, since Go looks for what has come every 10 ms only.
+// near reports whether answers are fast for the size of the crowd: the server is near, and this process has a processor for them. A process whose
+// processors have other work learns of an answer late, since Go looks for what has come every 10 ms only.
 func (t *Transport) near() bool {
 	return t.pace.typical() < soon+time.Duration(t.crowd.size())*soonEach
 }
