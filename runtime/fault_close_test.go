@@ -48,7 +48,7 @@ func withdrawsAtClose(t *testing.T, settle func(p *redistest.FaultProxy)) {
 			t.Parallel()
 			atBest(t, inTime, func() bool {
 				l := newLine(t, lockrt.Options{OpTimeout: patience})
-				acquires := l.seen(asks)
+				acquires := l.seen(l.asks)
 				l.proxy.Blackhole(redistest.Replies)
 				got := lockLater(patient(t), l.client.Mutex(l.key))
 				if !underWay(l, acquires, got) {
@@ -269,7 +269,7 @@ func TestFault_CloseIsBoundedWhenNothingIsAnswered(t *testing.T) {
 		l := newLine(t, lockrt.Options{Watchdog: brisk.Watchdog, OpTimeout: time.Second})
 		held, err := l.client.Mutex(l.key).Lock(patient(t))
 		require.NoError(t, err)
-		acquires := l.seen(asks)
+		acquires := l.seen(l.asks)
 		l.proxy.Blackhole(redistest.Both)
 		pending := lockLater(patient(t), l.client.Mutex(l.key+".pending"))
 		queued := lockLater(patient(t), l.client.Mutex(l.key))
@@ -300,7 +300,7 @@ func TestFault_CloseFailsWhoeverWaitsThroughAClientThatIsNotBrief(t *testing.T) 
 		lease, err := c.Mutex(l.key).Lock(patient(t))
 		require.NoError(t, err)
 		require.NoError(t, lease.Unlock(t.Context()))
-		acquires := l.seen(asks)
+		acquires := l.seen(l.asks)
 		l.proxy.Blackhole(redistest.Both)
 		pending := lockLater(context.Background(), c.Mutex(l.key))
 		if !underWay(l, acquires, pending) {
@@ -326,7 +326,7 @@ func TestFault_ShutdownFailsACallWhoseRequestIsUnderWay(t *testing.T) {
 		}), lockrt.Options{OpTimeout: 3 * time.Second, Tracking: lockrt.TrackingOff})
 		require.NoError(t, err)
 		held := ok(t)(c.Mutex(l.key + ":held").Lock(patient(t)))
-		acquires := l.seen(asks)
+		acquires := l.seen(l.asks)
 		l.proxy.Blackhole(redistest.Both)
 		pending := lockLater(context.Background(), c.Mutex(l.key))
 		if !underWay(l, acquires, pending) {

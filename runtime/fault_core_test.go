@@ -75,7 +75,7 @@ func TestFault_FixedLeaseAfterOneWhoAskedForMore(t *testing.T) {
 	atBest(t, inTime, func() bool {
 		l := newLine(t, lockrt.Options{Tracking: lockrt.TrackingOff})
 		m := l.client.Mutex(l.key)
-		runs := l.seen(asks)
+		runs := l.seen(l.asks)
 		l.proxy.Blackhole(redistest.Replies)
 		ctx, cancel := context.WithCancel(patient(t))
 		defer cancel()

@@ -45,7 +45,7 @@ func TestHandOver_OneRequestWhereItWasContended(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{Tracking: lockrt.TrackingOff})
 	other := clientOf(t, l.server.URL(), unwatched).Mutex(l.key)
-	runs := l.seen(asks)
+	runs := l.seen(l.asks)
 	atBest(t, "one request was enough", func() bool { // which none can be where it was not contended a second ago
 		held := ok(t)(other.Lock(patient(t)))
 		got := lockLater(patient(t), l.client.Mutex(l.key))
