@@ -348,6 +348,7 @@ func cutDials(t *testing.T, proxy *redistest.FaultProxy) (c *lockrt.Client, cuts
 	cuts = new(atomic.Int32)
 	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
 		o.PipelineMultiplex, o.ForceSingleClient = -1, true
+		o.ConnWriteTimeout = patience // a busy machine answers late
 		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			if cuts.Add(-1) >= 0 {
 				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNRESET)}
@@ -355,7 +356,7 @@ func cutDials(t *testing.T, proxy *redistest.FaultProxy) (c *lockrt.Client, cuts
 			return d.DialContext(ctx, "tcp", addr)
 		}
 	})
-	c, err := lockrt.New(rc, lockrt.Options{})
+	c, err := lockrt.New(rc, lockrt.Options{OpTimeout: patience})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c, cuts
