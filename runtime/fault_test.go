@@ -363,6 +363,40 @@ func TestFault_LateGrantGoesToTheNextInLine(t *testing.T) {
 	})
 }
 
+// TestFault_LateCopyDoesNotLockWhatWasTaken shows that a late copy of a request does not lock a key again for a holder that has lost it, also if the
+// holder does not unlock.
+func TestFault_LateCopyDoesNotLockWhatWasTaken(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]string{"Mutex": scripts.Take.SHA1(), "FairMutex": scripts.FairAcquire.SHA1(), "RWMutex": scripts.RWWrite.SHA1()} {
+		for _, forced := range []bool{true, false} {
+			t.Run(name+", by force: "+strconv.FormatBool(forced), func(t *testing.T) {
+				t.Parallel()
+				l := newQuietLine(t, brisk)
+				lost := l.proxy.DropReply(redistest.EvalSHA(ask), 1, redistest.Mute)
+				lease := ok(t)(exclusives[name](l.client, l.key).Lock(patient(t), unexpiring))
+				receive(t, lost.Done(), "the loss of a reply")
+				copied, err := l.server.Do("DUMP", l.key).ToString()
+				require.NoError(t, err)
+				if forced {
+					taken, err := exclusives[name](newClient(t, lockrt.Options{}), l.key).(interface {
+						ForceUnlock(ctx context.Context) (bool, error)
+					}).ForceUnlock(patient(t))
+					require.NoError(t, err)
+					require.True(t, taken)
+				} else {
+					l.server.Do("DEL", l.key)
+				}
+				receive(t, lease.Context().Done(), "the loss of the lease")
+				for range 2 {
+					l.server.Do("RESTORE", l.key, "3600000", copied, "REPLACE")
+					gone(t, l.server, l.key)
+				}
+				require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
+			})
+		}
+	}
+}
+
 func TestFault_LateRequestDoesNotKeepTheKey(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []bool{false, true} {

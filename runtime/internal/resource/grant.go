@@ -326,10 +326,11 @@ func (r *LineCore) EndGrant(g *Grant) *ReleaseOp {
 	return r.ReleaseOf(g.Ticket, g)
 }
 
-// forget has Redis release a lost grant that no caller works under any more, if Redis may still have it for us, or may get it again.
+// forget has Redis release a lost grant, once, if Redis may still have it for us, or may get it again. If Redis has not said that it does not have it, no
+// caller may work under it any more.
 func (g *Grant) forget() {
 	refused := errors.Is(g.Rare().Lost, watchdog.ErrRefused)
-	if tk := g.Ticket; !refused || tk.OutcomeUnknown || tk.UnclaimedGrant || tk.Asking > 0 {
+	if tk := g.Ticket; tk.State != engine.TicketWithdrawing && (!refused || tk.OutcomeUnknown || tk.UnclaimedGrant || tk.Asking > 0) {
 		tk.UnclaimedGrant = tk.UnclaimedGrant || !refused
 		g.Resource().Kind.Retire(tk)
 	}
@@ -354,7 +355,7 @@ func (g *Grant) Lost(cause error) {
 	g.Ticket.To(engine.TicketDone)
 	g.Linger().stop()
 	r.Kind.Remove(g, cause)
-	if g.First == nil { // it lingered
+	if g.First == nil || g.Ticket.OutcomeUnknown && errors.Is(cause, watchdog.ErrRefused) { // it lingered, or a late copy of a request may lock the key again
 		g.forget()
 	}
 	r.Mu.Unlock()
