@@ -57,8 +57,9 @@ func (m *RedLock) Inspect(ctx context.Context) (RedStanding, error) {
 	return (*composite.RedLock)(m).Inspect(ctx)
 }
 
-// ForceUnlock takes the key from its holder on all servers at once and reports whether any had it. It waits for each server, for
-// [Options.OpTimeout] at most, and fails with [ErrUnavailable] without a majority. It may be called again.
+// ForceUnlock takes the key from its holder on all servers at once and reports whether any had it. The lease of a holder of this library is lost when the
+// first server has notified it: the holder does not get its parts back. ForceUnlock waits for each server, for [Options.OpTimeout] at most, and fails
+// with [ErrUnavailable] without a majority. It may be called again.
 func (m *RedLock) ForceUnlock(ctx context.Context) (bool, error) {
 	return (*composite.RedLock)(m).ForceUnlock(ctx)
 }
