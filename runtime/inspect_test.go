@@ -139,6 +139,24 @@ func TestStats(t *testing.T) {
 	require.EqualValues(t, 3+handed, calls)
 }
 
+// TestStats_SentAgain shows that a request is counted that is sent again, since its answer is late, or since its connection broke.
+func TestStats_SentAgain(t *testing.T) {
+	t.Parallel()
+	for name, mode := range modes() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, brisk)
+			before := l.client.Stats()
+			require.Positive(t, before.ResponseTime)
+			lost := l.proxy.DropReply(redistest.EvalSHA(scripts.FairAcquire.SHA1()), 1, mode)
+			lease := ok(t)(l.client.FairMutex(l.key).Lock(patient(t)))
+			receive(t, lost.Done(), "the loss")
+			require.Greater(t, l.client.Stats().SentAgain, before.SentAgain)
+			free(t, lease)
+		})
+	}
+}
+
 func TestLease_Extend(t *testing.T) {
 	t.Parallel()
 	m := newClient(t, lockrt.Options{}).Mutex(redistest.Key(t, "k"))

@@ -14,6 +14,9 @@ type Stats struct {
 	HandOversLocal  uint64 // from one call of this process to the next, without a request to Redis
 	HandOversRemote uint64 // from another process to this one
 
+	ResponseTime time.Duration // how long the servers take for an answer, smoothed over the latest ones; 0 before the first one
+	SentAgain    uint64        // requests that were sent again, since an answer did not come in time or its connection broke
+
 	// Waits has the times of the calls that got their lock without reentry, of a MultiLock the time of each part. WaitSum is the sum.
 	Waits   []WaitBucket
 	WaitSum time.Duration

@@ -28,6 +28,8 @@ func (c *Client) Stats() observe.Stats {
 		Losses:          n.Losses.Load(),
 		HandOversLocal:  n.Local.Load(),
 		HandOversRemote: n.Remote.Load(),
+		ResponseTime:    c.Net.ResponseTime(),
+		SentAgain:       c.Net.SentAgain(),
 		Waits:           make([]observe.WaitBucket, len(n.waits)),
 	}
 	for i := range n.waits {

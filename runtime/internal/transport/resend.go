@@ -230,7 +230,7 @@ func (x *timely) await() (reply Reply, again bool) {
 			}
 			return reply, again
 		case last: // the connection broke, or was closed with the client, which has another one as long as this runs
-			x.sent, x.at = x.sent+1, monotonic.Now()
+			l.sentAgain(x)
 			l.mu.Unlock()
 			cmd := x.cmd
 			if x.by != nil {
@@ -306,6 +306,13 @@ type lateness struct {
 	anywhere atomic.Bool    // there is one
 
 	strays strays
+	again  atomic.Uint64 // how many commands were sent again so far
+}
+
+// sentAgain records that the command of x is sent again now. The caller holds l.mu.
+func (l *lateness) sentAgain(x *timely) {
+	x.sent, x.at = x.sent+1, monotonic.Now()
+	l.again.Add(1)
 }
 
 // lookLate is how often what is under way is looked at: one timer for all costs less than one for each.
@@ -408,7 +415,7 @@ func (t *Transport) sendLate() {
 		if monotonic.Since(x.at) <= patience || x.sent >= MostBeside && !(answers && x.sent < mostMute && monotonic.Time(t.spoke.Load()).After(x.at)) {
 			continue
 		}
-		x.sent, x.at = x.sent+1, monotonic.Now()
+		l.sentAgain(x)
 		if x.sent == 2 {
 			l.avoid(x)
 		}
