@@ -23,6 +23,7 @@ func TestReasonOf_Documented(t *testing.T) {
 	t.Parallel()
 	want := [][2]string{}
 	for _, cause := range []error{
+		watchdog.ErrForced,
 		watchdog.ErrRefused,
 		&watchdog.UnconfirmedError{For: 27 * time.Second},
 		&watchdog.UnconfirmedError{For: 27 * time.Second, Last: errors.New("...")},
