@@ -97,7 +97,7 @@ func listening(t *testing.T, s site, c *lockrt.Client) {
 }
 
 // TestRedLock_ForceUnlockOfAPart shows that a part that is taken by force ends the whole, though a majority is left: else the whole would get back
-// what is taken from it on one server after the other. Now and then the server tells of the key that is missing first.
+// what is taken from it on one server after the other. Now and then the message that the key is missing comes first.
 func TestRedLock_ForceUnlockOfAPart(t *testing.T) {
 	t.Parallel()
 	all := sites(t, 3)
