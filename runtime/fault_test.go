@@ -79,10 +79,11 @@ func (l *line) seen(match func(cmd []string) bool) <-chan struct{} {
 	return runs
 }
 
+// names reports whether a command names the key of the line.
+func (l *line) names(cmd []string) bool { return strings.Contains(strings.Join(cmd, " "), l.key) }
+
 // asks matches the requests for the mutex of the line: a late copy of a request of [line.warm] is for another one.
-func (l *line) asks(cmd []string) bool {
-	return asks(cmd) && strings.Contains(strings.Join(cmd, " "), l.key)
-}
+func (l *line) asks(cmd []string) bool { return asks(cmd) && l.names(cmd) }
 
 // inTime is what a round has to show in which a call sends a request while the network, or the server, is silent.
 const inTime = "was the request sent before the call gave up, over the connection that is there"
