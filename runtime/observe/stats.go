@@ -15,7 +15,9 @@ type Stats struct {
 	HandOversRemote uint64 // from another process to this one
 
 	ResponseTime time.Duration // how long the servers take for an answer, smoothed over the latest ones; 0 before the first one
-	SentAgain    uint64        // requests that were sent again, since an answer did not come in time or its connection broke
+	// SentAgain counts the commands that the client sent again at once, over another connection, since an answer did not come in time or the connection
+	// broke. It leaves out what is repeated after a pause, see lockrt.Options.Retry.
+	SentAgain uint64
 
 	// Waits has the times of the calls that got their lock without reentry, of a MultiLock the time of each part. WaitSum is the sum.
 	Waits   []WaitBucket

@@ -216,7 +216,8 @@ func (t *Transport) Resent() uint64 {
 	return t.cluster.resends.Load()
 }
 
-// SentAgain returns how many commands were sent again so far: those, and the ones whose answer did not come in time, or whose connection broke.
+// SentAgain returns how many commands were sent again so far, without a pause: those of [Transport.Resent], and those whose answer did not come in
+// time, or whose connection broke.
 func (t *Transport) SentAgain() uint64 { return t.Resent() + t.lateness.again.Load() }
 
 // Redirects returns to how many servers of a cluster commands are redirected.
