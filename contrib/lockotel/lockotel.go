@@ -11,6 +11,8 @@
 //	lockgen.losses            counter            kind, name, reason              leases that were lost
 //	lockgen.handovers         counter            kind, name, from                from another goroutine or process: local, remote
 //	lockgen.deadlocks         counter            kind, name, broken              calls that were found in a deadlock; true if they were ended
+//	lockgen.response.time     gauge, s           client                          how long the servers take for an answer, see [Telemetry.Watch]
+//	lockgen.sent_again        counter            client                          commands that were sent again, see [Telemetry.Watch]
 //
 // The attributes are called lockgen.kind and so on; their values are those of the events of [lockrt.Hooks]. A key is no
 // attribute of a metric: there are millions, and they may name people. The name is that of [lockrt.WithName], or the
@@ -32,6 +34,7 @@ package lockotel
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +62,7 @@ const (
 	attrReason    = attribute.Key("lockgen.reason")
 	attrFrom      = attribute.Key("lockgen.from")
 	attrBroken    = attribute.Key("lockgen.broken")
+	attrClient    = attribute.Key("lockgen.client")
 	attrKey       = attribute.Key("lockgen.key")
 	attrParts     = attribute.Key("lockgen.parts")
 	attrLink      = attribute.Key("lockgen.link")
@@ -72,11 +76,12 @@ var boundaries = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 
 
 // Telemetry measures and traces one or more Clients. It is safe for concurrent use. The zero value is of no use: see [New].
 type Telemetry struct {
-	meter  *meter.Meter
-	tracer trace.Tracer
-	slow   time.Duration
-	keys   bool
-	strays sync.Map // the spans of leases whose context has none, by the numbers of their calls
+	meter   *meter.Meter
+	clients meter.Clients
+	tracer  trace.Tracer
+	slow    time.Duration
+	keys    bool
+	strays  sync.Map // the spans of leases whose context has none, by the numbers of their calls
 }
 
 // An Option adjusts a [Telemetry].
@@ -116,16 +121,46 @@ func New(opts ...Option) (*Telemetry, error) {
 		return nil, err
 	}
 	t.meter = meter.New(to)
-	_, err = of.Int64ObservableUpDownCounter("lockgen.held.over_day", metric.WithUnit("{lease}"),
+	if err := t.observe(of); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// observe makes the instruments that are read when metrics are collected.
+func (t *Telemetry) observe(of metric.Meter) error {
+	_, overDay := of.Int64ObservableUpDownCounter("lockgen.held.over_day", metric.WithUnit("{lease}"),
 		metric.WithDescription("Leases and permits that callers have had for longer than a day."),
 		metric.WithInt64Callback(func(_ context.Context, to metric.Int64Observer) error {
 			t.meter.OverDay(func(l meter.Labels, n int64) { to.Observe(n, metric.WithAttributeSet(setOf(l, nil))) })
 			return nil
 		}))
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	_, response := of.Float64ObservableGauge("lockgen.response.time", metric.WithUnit("s"),
+		metric.WithDescription("How long the servers take for an answer, smoothed over the latest ones."),
+		metric.WithFloat64Callback(func(_ context.Context, to metric.Float64Observer) error {
+			t.clients.Each(func(name string, counts lockrt.Stats) {
+				if counts.ResponseTime > 0 {
+					to.Observe(counts.ResponseTime.Seconds(), metric.WithAttributes(attrClient.String(name)))
+				}
+			})
+			return nil
+		}))
+	_, sentAgain := of.Int64ObservableCounter("lockgen.sent_again", metric.WithUnit("{command}"),
+		metric.WithDescription("Commands that were sent again at once, over another connection."),
+		metric.WithInt64Callback(func(_ context.Context, to metric.Int64Observer) error {
+			t.clients.Each(func(name string, counts lockrt.Stats) {
+				to.Observe(int64(min(counts.SentAgain, math.MaxInt64)), metric.WithAttributes(attrClient.String(name)))
+			})
+			return nil
+		}))
+	return errors.Join(overDay, response, sentAgain)
+}
+
+// Watch measures what no hook reports of a Client: how long its servers take for an answer, from the first answer on, and how many commands the Client
+// sent again because an answer did not come in time, see [lockrt.Stats]. The attribute lockgen.client has the name. A Client with the name of another one
+// takes its place. The measurement ends when end is called, which usually no program needs: the values of a Client that is closed stay as they are.
+func (t *Telemetry) Watch(name string, c *lockrt.Client) (end func()) {
+	return t.clients.Watch(name, c)
 }
 
 // instruments returns the instruments of m.

@@ -437,6 +437,44 @@ func TestTelemetry_AMillionKeysAreAFewSeries(t *testing.T) {
 	require.EqualValues(t, 1_000_000, count)
 }
 
+// A client that is watched has the response time of its server, and the commands that were sent again.
+func TestTelemetry_Watch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	orders := attribute.String("lockgen.client", "orders")
+	response := func() (seconds float64) {
+		data, _ := r.collect()["lockgen.response.time"].Data.(metricdata.Gauge[float64])
+		for _, p := range data.DataPoints {
+			if want := attribute.NewSet(orders); p.Attributes.Equals(&want) {
+				return p.Value
+			}
+		}
+		return -1
+	}
+	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+	c, err := lockrt.Open(t.Context(), proxy.URL(), lockrt.Options{OpTimeout: unhurried})
+	require.NoError(t, err)
+	defer c.Close()
+	require.EqualValues(t, -1, r.sum("lockgen.sent_again", orders))
+	endFirst := r.Watch("orders", nil)
+	require.EqualValues(t, 0, r.sum("lockgen.sent_again", orders))
+	require.EqualValues(t, -1, response(), "there was no answer yet")
+	end := r.Watch("orders", c)
+	endFirst()
+	before := r.sum("lockgen.sent_again", orders)
+	lost := proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Close)
+	lease, err := c.FairMutex(redistest.Key(t, "k")).Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+	<-lost.Done()
+	require.Greater(t, r.sum("lockgen.sent_again", orders), before)
+	require.Positive(t, response())
+	require.Less(t, response(), 60.0, "seconds")
+	require.Equal(t, "s", r.collect()["lockgen.response.time"].Unit)
+	end()
+	require.EqualValues(t, -1, r.sum("lockgen.sent_again", orders))
+}
+
 // A lease that is held for longer than a day is counted, until it ends.
 func TestTelemetry_HeldOverADay(t *testing.T) {
 	t.Parallel()

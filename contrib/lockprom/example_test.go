@@ -18,4 +18,5 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer client.Close()
+	metrics.Watch("orders", client)
 }

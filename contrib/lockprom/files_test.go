@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockgen/lockgen/contrib/lockprom"
 	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // exist returns the existing metrics, each with its labels.
@@ -30,6 +31,11 @@ func exist(t *testing.T) map[string][]string {
 	hooks.Renewed(ctx, lockrt.RenewEvent{})
 	hooks.Ended(ctx, lockrt.EndEvent{Reason: lockrt.EndTaken})
 	hooks.Deadlock(ctx, lockrt.DeadlockEvent{})
+	watched := open(t, metrics, lockrt.Hooks{})
+	metrics.Watch("", watched)
+	lease, err := watched.Mutex(redistest.Key(t, "k")).Lock(ctx) // an answer
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(ctx))
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	all := map[string][]string{}

@@ -10,6 +10,8 @@
 //	lockgen_losses_total              counter    kind, name, reason              leases that were lost
 //	lockgen_handovers_total           counter    kind, name, from                from another goroutine or process: local, remote
 //	lockgen_deadlocks_total           counter    kind, name, broken              calls that were found in a deadlock; true if they were ended
+//	lockgen_response_seconds          gauge      client                          how long the servers take for an answer, see [Metrics.Watch]
+//	lockgen_sent_again_total          counter    client                          commands that were sent again, see [Metrics.Watch]
 //
 // The labels are those of the events of [lockrt.Hooks]. A key is no label: there are millions, and they may name
 // people. The name is that of [lockrt.WithName], or the method of generated code, or else the kind. The first 1,000
@@ -34,8 +36,9 @@ var Buckets = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.0
 
 // Metrics are the metrics of one or more Clients. They are safe for concurrent use. The zero value is of no use: see [New].
 type Metrics struct {
-	meter *meter.Meter
-	all   []prometheus.Collector
+	meter   *meter.Meter
+	clients meter.Clients
+	all     []prometheus.Collector
 }
 
 var _ prometheus.Collector = (*Metrics)(nil)
@@ -93,12 +96,23 @@ func New() *Metrics {
 // Hooks returns the hooks for [lockrt.Options] of a Client. They record events and then call next.
 func (m *Metrics) Hooks(next lockrt.Hooks) lockrt.Hooks { return m.meter.Hooks(next) }
 
-// overDay is the gauge that is read from the meter when metrics are collected.
-var overDay = prometheus.NewDesc("lockgen_held_over_day", "Leases and permits that callers have had for longer than a day.", []string{"kind", "name"}, nil)
+// Watch adds the metrics of a Client that no hook reports: how long its servers take for an answer, from the first answer on, and how many commands the
+// Client sent again because an answer did not come in time, see [lockrt.Stats]. The label client has the name. A Client with the name of another one takes
+// its place. The metrics end when end is called, which usually no program needs: those of a Client that is closed stay as they are.
+func (m *Metrics) Watch(name string, c *lockrt.Client) (end func()) { return m.clients.Watch(name, c) }
+
+// These are read when metrics are collected.
+var (
+	overDay   = prometheus.NewDesc("lockgen_held_over_day", "Leases and permits that callers have had for longer than a day.", []string{"kind", "name"}, nil)
+	response  = prometheus.NewDesc("lockgen_response_seconds", "How long the servers take for an answer, smoothed over the latest ones.", []string{"client"}, nil)
+	sentAgain = prometheus.NewDesc("lockgen_sent_again_total", "Commands that were sent again at once, over another connection.", []string{"client"}, nil)
+)
 
 // Describe implements [prometheus.Collector].
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
-	to <- overDay
+	for _, one := range []*prometheus.Desc{overDay, response, sentAgain} {
+		to <- one
+	}
 	for _, c := range m.all {
 		c.Describe(to)
 	}
@@ -108,6 +122,12 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	m.meter.OverDay(func(of meter.Labels, n int64) {
 		to <- prometheus.MustNewConstMetric(overDay, prometheus.GaugeValue, float64(n), of.Kind, of.Name)
+	})
+	m.clients.Each(func(name string, counts lockrt.Stats) {
+		if counts.ResponseTime > 0 {
+			to <- prometheus.MustNewConstMetric(response, prometheus.GaugeValue, counts.ResponseTime.Seconds(), name)
+		}
+		to <- prometheus.MustNewConstMetric(sentAgain, prometheus.CounterValue, float64(counts.SentAgain), name)
 	})
 	for _, c := range m.all {
 		c.Collect(to)

@@ -199,6 +199,49 @@ func TestMetrics_LossesBeginAtZero(t *testing.T) {
 	require.Equal(t, 2, testutil.CollectAndCount(metrics, "lockgen_deadlocks_total"))
 }
 
+// A client that is watched has the response time of its server, and the commands that were sent again. Another client of the same name takes its place,
+// and the end of the first one's metrics does not end those of the second one.
+func TestMetrics_Watch(t *testing.T) {
+	t.Parallel()
+	metrics, registry := lockprom.New(), prometheus.NewPedanticRegistry()
+	require.NoError(t, registry.Register(metrics))
+	c := open(t, metrics, lockrt.Hooks{})
+	endFirst := metrics.Watch("orders", nil)
+	require.EqualValues(t, 0, value(t, registry, "lockgen_sent_again_total", "client=orders"))
+	require.EqualValues(t, -1, value(t, registry, "lockgen_response_seconds", "client=orders"), "there was no answer yet")
+	end := metrics.Watch("orders", c)
+	defer metrics.Watch("stock\xff", c)()
+	endFirst()
+
+	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+	slow, err := lockrt.Open(t.Context(), proxy.URL(), lockrt.Options{OpTimeout: 15 * time.Second})
+	require.NoError(t, err)
+	defer slow.Close()
+	metrics.Watch("slow", slow)
+	before := value(t, registry, "lockgen_sent_again_total", "client=slow")
+	lost := proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Close)
+	for _, client := range []*lockrt.Client{c, slow} {
+		lease, err := client.FairMutex(redistest.Key(t, client.ID())).Lock(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(t.Context()))
+	}
+	<-lost.Done()
+	require.Greater(t, value(t, registry, "lockgen_sent_again_total", "client=slow"), before)
+	for _, name := range []string{"orders", "slow", "stock\uFFFD"} {
+		took := value(t, registry, "lockgen_response_seconds", "client="+name)
+		require.Positive(t, took, name)
+		require.Less(t, took, 60.0, "seconds")
+	}
+	require.NoError(t, c.Close())
+	require.Positive(t, value(t, registry, "lockgen_response_seconds", "client=orders"), "it stays as it is")
+	problems, err := testutil.GatherAndLint(registry)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	end()
+	end()
+	require.EqualValues(t, -1, value(t, registry, "lockgen_sent_again_total", "client=orders"))
+}
+
 // One lease that is held for longer than a day shows, whatever others of its name do, until it ends.
 func TestMetrics_HeldOverADay(t *testing.T) {
 	t.Parallel()

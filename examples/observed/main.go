@@ -89,6 +89,10 @@ func run(ctx context.Context, addr, redisURL string, out io.Writer) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, shop.close()) }()
+	for i, c := range shop.clients {
+		o.metrics.Watch(nameOf(i), c)
+		o.traces.Watch(nameOf(i), c)
+	}
 
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {

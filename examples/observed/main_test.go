@@ -66,7 +66,8 @@ func TestObserved(t *testing.T) {
 			}
 			shows("/debug/locks", "shop.Service.Pay", "shop-[123] on ", `<td class="h[1-5]">`)
 			shows("/metrics", `lockgen_acquire_duration_seconds_count\{contended="true",kind="mutex",name="shop.Service.Pay",outcome="acquired"\} [1-9]`,
-				`lockgen_hold_duration_seconds_count\{cause="released",kind="multi",name="shop.Service.Pack"\} [1-9]`)
+				`lockgen_hold_duration_seconds_count\{cause="released",kind="multi",name="shop.Service.Pack"\} [1-9]`,
+				`lockgen_response_seconds\{client="shop-3"\} `, `lockgen_sent_again_total\{client="shop-1"\} `)
 			shows("/debug/pprof/goroutine?debug=1", `"lock":"shop.Service.P`)
 			cancel()
 			require.NoError(t, <-ended)

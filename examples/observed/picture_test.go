@@ -129,6 +129,9 @@ func TestPicture(t *testing.T) {
 	server := startPrometheus(t, target.URL, scrape)
 	m, err := openShop(ctx, redistest.Server(t).URL(), metrics.Hooks(lockrt.Hooks{}))
 	require.NoError(t, err)
+	for i, c := range m.clients {
+		metrics.Watch(nameOf(i), c)
+	}
 	sold := make(chan error, 1)
 	go func() { sold <- m.sell(ctx) }()
 	began := time.Now()
@@ -138,7 +141,7 @@ func TestPicture(t *testing.T) {
 	}
 
 	// All that a shop without faults does is in these panels.
-	busy := []string{"Held", "Waiting", "Wait, 99th percentile", "Waits", "Calls by outcome", "Share of calls that wait", "Hold, 95th percentile", "Held and waiting", "Hand-overs"}
+	busy := []string{"Held", "Waiting", "Wait, 99th percentile", "Waits", "Calls by outcome", "Share of calls that wait", "Hold, 95th percentile", "Held and waiting", "Hand-overs", "Response time of the servers"}
 	fills := func(p panels.Panel, series []panels.Series) bool {
 		return !slices.Contains(busy, p.Title) || len(series) > 0 && len(series[0].Points) > 0
 	}

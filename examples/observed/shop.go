@@ -37,7 +37,7 @@ func openShop(ctx context.Context, url string, hooks lockrt.Hooks) (m *market, e
 		}
 	}()
 	for i := range replicas {
-		c, err := lockrt.Open(ctx, url, lockrt.Options{Name: fmt.Sprintf("shop-%d", i+1), Hooks: hooks, ProfileLabels: true})
+		c, err := lockrt.Open(ctx, url, lockrt.Options{Name: nameOf(i), Hooks: hooks, ProfileLabels: true})
 		if err != nil {
 			return m, err
 		}
@@ -49,6 +49,9 @@ func openShop(ctx context.Context, url string, hooks lockrt.Hooks) (m *market, e
 	}
 	return m, nil
 }
+
+// nameOf returns the name of a replica.
+func nameOf(i int) string { return fmt.Sprintf("shop-%d", i+1) }
 
 func (m *market) close() error {
 	var errs []error
