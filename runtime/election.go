@@ -12,7 +12,7 @@ import (
 
 // An Election chooses one leader among candidates: the holder of the [Mutex] of its name, with a fencing token. A
 // leadership makes the promises of a lease. Each candidate has a value for observers, such as its address. The key
-// lockgen_leader:{name} has the record of the leader: the leader confirms it every 200 seconds, and it expires after 10
+// lockgen_leader:{name} has the record of the leader: the leader writes it again every 20 seconds, and it expires after 10
 // minutes. Compare etcd's concurrency.Election.
 //
 //	err := client.Election("reports").Lead(ctx, addr, func(ctx context.Context, l *lockrt.Leadership) error {

@@ -13,12 +13,13 @@ import (
 
 // An Election is the record of the leader, beside the mutex of a key.
 type Election struct {
-	c   Client
-	key string
+	c            Client
+	key          string
+	confirmEvery time.Duration // a test has a shorter one
 }
 
 // New returns the election with the mutex of a key.
-func New(c Client, key string) *Election { return &Election{c, key} }
+func New(c Client, key string) *Election { return &Election{c, key, confirmEvery} }
 
 // A Leader is the leader as Redis knows it.
 type Leader struct {

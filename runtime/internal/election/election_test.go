@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 	"github.com/lockgen/lockgen/runtime/internal/transport/transporttest"
@@ -117,6 +120,10 @@ type user struct{ transport.User }
 func (user) Go(f func())               { f() }
 func (user) Detach(f func())           { f() }
 func (user) Recheck(func(string) bool) {}
+func (user) Changed([]string)          {}
+
+func (user) Resting(string) time.Duration { return 0 }
+func (user) Busy() bool                   { return true }
 
 // A held is a lease that does not end.
 type held struct {
@@ -130,16 +137,72 @@ func (held) Err() error                 { return nil }
 func (held) Token() int64               { return 7 }
 func (held) Owner() string              { return "me" }
 
+// newClient returns a client that sends its commands through rc.
+func newClient(t *testing.T, rc rueidis.Client) Client {
+	c := Client{Host: new(rester), Logger: slog.New(slog.DiscardHandler)}
+	c.Wire = protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	c.Net = transport.New(transport.Config{Client: rc, UUID: c.Wire.UUID, User: user{}, OpTimeout: 10 * time.Second, Logger: c.Logger})
+	t.Cleanup(c.Net.Unlisten)
+	return c
+}
+
+// TestTerm_WritesItsRecordAgain shows that a leader writes its record again that somebody has deleted, which observers hear.
+func TestTerm_WritesItsRecordAgain(t *testing.T) {
+	t.Parallel()
+	server, key := redistest.Shared(t), redistest.Key(t, "office")
+	server.Do("HSET", key, "me", "1")
+	defer server.Do("DEL", key, protocol.LeaderChannel(key))
+	c := newClient(t, redistest.NewClient(t, server.Addr()))
+	require.Equal(t, confirmEvery, New(c, key).confirmEvery)
+	require.LessOrEqual(t, confirmEvery, leaderKeep/3, "the record does not expire while its leader leads")
+	e := &Election{c, key, 10 * time.Millisecond}
+	heard := make(chan hub.Event, 100)
+	listener := c.Net.Listen(protocol.LeaderChannel(key), func(e hub.Event) { heard <- e })
+	defer listener.Close()
+	require.True(t, (<-heard).Subscribed)
+
+	ctx, ends := context.WithCancel(t.Context())
+	lease := &ending{held: held{ctx: ctx}}
+	term := &Term{e: e, lease: lease, again: make(chan struct{}, 1), value: "a"}
+	require.NoError(t, term.confirm(t.Context()))
+	require.Equal(t, "1", (<-heard).Payload)
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		term.keep()
+	}()
+	server.Do("DEL", protocol.LeaderChannel(key))
+	require.Equal(t, "1", (<-heard).Payload)
+	leader, _, err := e.look(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "a", leader.Value)
+	lease.over.Store(true)
+	ends()
+	<-kept
+	require.Equal(t, "0", (<-heard).Payload, "the record is removed")
+}
+
+// An ending is a lease that the test ends.
+type ending struct {
+	held
+
+	over atomic.Bool
+}
+
+func (l *ending) Err() error {
+	if l.over.Load() {
+		return failure.ErrReleased
+	}
+	return nil
+}
+
 // TestTerm_AfterAFailover shows that a value which the client of a cluster has sent twice, since the connection to the first master broke, does
 // not replace a later one: the first of these requests may come after it.
 func TestTerm_AfterAFailover(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "office")
 	rc := &transporttest.Moving{Client: redistest.NewClient(t, server.Addr())}
-	c := Client{Host: new(rester), Logger: slog.New(slog.DiscardHandler)}
-	c.Wire = protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
-	c.Net = transport.New(transport.Config{Client: rc, UUID: c.Wire.UUID, User: user{}, OpTimeout: 10 * time.Second, Logger: c.Logger})
-	t.Cleanup(c.Net.Unlisten)
+	c := newClient(t, rc)
 	server.Do("HSET", key, "me", "1")
 	e := New(c, key)
 	term := &Term{e: e, lease: held{ctx: t.Context()}, again: make(chan struct{}, 1)}

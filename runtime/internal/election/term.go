@@ -17,8 +17,8 @@ const (
 	// holder.
 	leaderKeep = 10 * time.Minute
 
-	// confirmEvery is the interval in which the record is written again.
-	confirmEvery = leaderKeep / 3
+	// confirmEvery is the interval in which the record is written again: for so long observers see no leader if somebody deletes the record.
+	confirmEvery = 20 * time.Second
 )
 
 // A Term is the leadership of one candidate, which has a lease.
@@ -122,7 +122,7 @@ func (t *Term) write(ctx context.Context) error {
 
 // keep confirms the record while the lease lasts, and removes it then, so that observers see the end.
 func (t *Term) keep() {
-	every, ended := confirmEvery, t.lease.Context().Done()
+	every, ended := t.e.confirmEvery, t.lease.Context().Done()
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	for t.lease.Err() == nil {
