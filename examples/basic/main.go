@@ -21,17 +21,15 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), os.Getenv("REDIS_URL"), os.Stdout); err != nil {
+	if err := run(context.Background(), os.Getenv("REDIS_URL"), 600*time.Millisecond, os.Stdout); err != nil {
 		fmt.Fprintf(os.Stderr, "basic: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-// ttl is how long a lock of both kinds stays held after its holder died.
-const ttl = 600 * time.Millisecond
-
-// run shows everything, on the server that url names, or on one of its own if url is empty.
-func run(ctx context.Context, url string, out io.Writer) error {
+// run shows everything, on the server that url names, or on one of its own if url is empty. A lock of both kinds stays held for ttl after its holder
+// died.
+func run(ctx context.Context, url string, ttl time.Duration, out io.Writer) error {
 	if url == "" {
 		var stop func()
 		var err error
@@ -55,7 +53,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		return err
 	}
 	defer client.Close()
-	s := &show{rc: rc, client: client, out: out, prefix: "example-basic:" + client.ID() + ":"}
+	s := &show{rc: rc, client: client, ttl: ttl, out: out, prefix: "example-basic:" + client.ID() + ":"}
 	for _, part := range []func(context.Context) error{s.reentry, s.waiting, s.slowHolder, s.deleting} {
 		if err := part(ctx); err != nil {
 			return err
@@ -67,6 +65,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 type show struct {
 	rc     rueidis.Client
 	client *lockrt.Client
+	ttl    time.Duration
 	out    io.Writer
 	prefix string
 }
@@ -127,11 +126,11 @@ func (s *show) waiting(ctx context.Context) error {
 // slowHolder: the work takes longer than the key's time to live.
 func (s *show) slowHolder(ctx context.Context) error {
 	s.say("expiry under a slow holder")
-	slow, other := newBasic(s.rc, s.prefix+"e", ttl), newBasic(s.rc, s.prefix+"e", time.Minute)
+	slow, other := newBasic(s.rc, s.prefix+"e", s.ttl), newBasic(s.rc, s.prefix+"e", time.Minute)
 	if err := slow.lock(ctx); err != nil {
 		return err
 	}
-	if err := s.pass(ctx, 2*ttl); err != nil {
+	if err := s.pass(ctx, 2*s.ttl); err != nil {
 		return err
 	}
 	if err := other.lock(ctx); err != nil {
@@ -143,7 +142,7 @@ func (s *show) slowHolder(ctx context.Context) error {
 	}
 	m := s.client.Mutex(s.prefix + "f")
 	return m.Do(ctx, func(held context.Context, _ *lockrt.Lease) error {
-		if err := s.pass(held, 2*ttl); err != nil {
+		if err := s.pass(held, 2*s.ttl); err != nil {
 			return err
 		}
 		another, err := m.TryLock(ctx) // not under the lease's context, which would re-enter the lock
@@ -158,11 +157,11 @@ func (s *show) slowHolder(ctx context.Context) error {
 // deleting: the slow holder finishes, and deletes a key that another holder has by now.
 func (s *show) deleting(ctx context.Context) error {
 	s.say("deleting somebody else's")
-	slow, other, third := newBasic(s.rc, s.prefix+"g", ttl), newBasic(s.rc, s.prefix+"g", time.Minute), newBasic(s.rc, s.prefix+"g", time.Minute)
+	slow, other, third := newBasic(s.rc, s.prefix+"g", s.ttl), newBasic(s.rc, s.prefix+"g", time.Minute), newBasic(s.rc, s.prefix+"g", time.Minute)
 	if err := slow.lock(ctx); err != nil {
 		return err
 	}
-	if err := s.pass(ctx, 2*ttl); err != nil {
+	if err := s.pass(ctx, 2*s.ttl); err != nil {
 		return err
 	}
 	if err := errors.Join(other.lock(ctx), slow.unlockBlindly(ctx), third.lock(ctx)); err != nil {
@@ -178,7 +177,7 @@ func (s *show) deleting(ctx context.Context) error {
 		return err
 	}
 	m := s.client.Mutex(s.prefix + "h")
-	lease, err := m.Lock(ctx, lockrt.WithLease(ttl))
+	lease, err := m.Lock(ctx, lockrt.WithLease(s.ttl))
 	if err != nil {
 		return err
 	}
