@@ -847,6 +847,33 @@ func TestDoctor_WithoutServer(t *testing.T) {
 	require.NotZero(t, unknown, s.out)
 }
 
+// TestShow_Elections shows that show has the record of the leader, and that of a schedule.
+func TestShow_Elections(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, err := lockrt.Open(t.Context(), server.URL(), lockrt.Options{OpTimeout: 15 * time.Second})
+	require.NoError(t, err)
+	defer c.Close()
+	leadership, err := c.Election("reports").Campaign(t.Context(), "10.0.0.7:8080")
+	require.NoError(t, err)
+	s := all(t, server.URL(), "show", "reports")
+	require.Zero(t, s.code, s.err)
+	require.Regexp(t, `(?m)^    lockgen_leader:\{reports\} \(string, ends in .*\)\n      [0-9]+ `+c.ID()+`:[0-9]+ 10\.0\.0\.7:8080$`, s.out)
+	require.NoError(t, leadership.Resign(t.Context()))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var shown said
+	err = c.Every("tidy", time.Hour, func(context.Context, lockrt.Tick) error {
+		shown = all(t, server.URL(), "show", "tidy")
+		cancel()
+		return nil
+	}).Run(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, shown.code, shown.err)
+	require.Regexp(t, `(?m)^    lockgen_every:\{tidy\} \(hash, ends in .*\)\n      begun = [0-9]+$`, shown.out)
+}
+
 // TestShow_KeysThatGo shows that show leaves out keys that expire while it reads them.
 func TestShow_KeysThatGo(t *testing.T) {
 	t.Parallel()

@@ -43,6 +43,9 @@ func (e Entry) MarshalJSON() ([]byte, error) {
 	return json.Marshal(text)
 }
 
+// mostText is how many bytes a string has at most that show reads.
+const mostText = 1024
+
 // braced returns the name of a companion of a key, as the locks build it.
 func braced(prefix, key string) string {
 	if strings.Contains(key, "{") {
@@ -57,6 +60,7 @@ func besides(key string) []string {
 	for _, prefix := range []string{
 		"lockgen_waiting", "redisson_lock_token", "redisson_lock_queue", "redisson_lock_timeout", "lockgen_fair",
 		"lockgen_reader", "lockgen_writer", "lockgen_turn", "lockgen_deleted",
+		"lockgen_leader", "lockgen_every",
 	} {
 		names = append(names, braced(prefix, key))
 	}
@@ -139,7 +143,7 @@ func (o *options) entry(ctx context.Context, name string) (e Entry, ok bool, err
 	switch commands, has := read[kind]; {
 	case kind == "string":
 		n, err := o.rc.Do(ctx, b().Strlen().Key(name).Build()).AsInt64()
-		if err != nil || n > 64 {
+		if err != nil || n > mostText {
 			e.Length = n
 			return e, true, err
 		}
