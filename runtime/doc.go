@@ -50,7 +50,7 @@
 //  2. A loss ends the context. The cause matches [ErrLost] and says why: no renewal was confirmed in time, the key is gone, or
 //     somebody took it. It ends before Redis grants the key to another process because nobody renewed it. The client notices at
 //     once that a key was taken by force. It notices that a key was deleted, flushed, evicted or overwritten within milliseconds
-//     with [TrackingAuto], else at the next renewal.
+//     with [TrackingAuto], else at the next renewal. The loss of a permit is always noticed at the next renewal.
 //  3. Each request ends in yes, no or unknown. A lost reply counts no hold twice, and takes no lock from another holder. If it
 //     leaves a key without a holder, the client withdraws the request, which frees the key.
 //  4. No waiter is forgotten. A release hands the key to the process that has waited longest, and passes over a process that died.

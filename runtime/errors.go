@@ -6,13 +6,13 @@ import (
 )
 
 // Errors to test for with [errors.Is]. ErrNotAcquired means that another holder has the lock: a goroutine of this
-// process, or, by the last answer of Redis, another process. ErrUnavailable means that Redis has not answered since, so
-// that the holder is unknown; no error matches both. The error of Do, or of a generated method, matches one of them only if
+// process, or, by the last answer of Redis, another process. ErrUnavailable means that Redis has not answered since, or cannot
+// grant locks at present, as without memory or with too few replicas, so that the holder is unknown; no error matches both. The error of Do, or of a generated method, matches one of them only if
 // the work was not begun, or returned it: a lease or a permit whose release has no answer does not match ErrUnavailable.
 // An error of the context also matches its cause, and an error of the network matches that of rueidis.
 var (
 	ErrNotAcquired = failure.ErrNotAcquired // others have the lock
-	ErrUnavailable = failure.ErrUnavailable // Redis does not answer; with its last error
+	ErrUnavailable = failure.ErrUnavailable // Redis does not answer, or cannot grant; with its last error
 	ErrLost        = failure.ErrLost        // the lease ended without Unlock or Close
 	ErrReleased    = failure.ErrReleased    // the lease was unlocked
 	ErrClosed      = failure.ErrClosed      // by Close or Shutdown; Redis may have run the last request
