@@ -10,7 +10,7 @@
 //	lockctl deadlocks                            circles of calls that wait for each other
 //	lockctl force [-yes] key                     takes the lock from the holder that is shown
 //	lockctl run [flags] key -- command           runs a command under a lock
-//	lockctl doctor                               checks whether a server suits locks
+//	lockctl doctor [-for user] [key]             checks whether a server suits locks, and whether a user may lock
 //
 // All take -url (as lockrt.Open does; default $REDIS_URL, else redis://localhost:6379), -timeout and -json, and for TLS -cacert, -cert and -key. docs/operating.md shows how to use them.
 package main

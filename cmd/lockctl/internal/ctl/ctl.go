@@ -87,7 +87,9 @@ func init() {
 			f.BoolVar(&o.fence, "fence", false, "with a fencing token, in LOCKGEN_TOKEN")
 			f.DurationVar(&o.watchdog, "watchdog", lockrt.DefaultWatchdog, "how long the lock outlives this program if it is killed")
 		}, 2, -1},
-		{"doctor", "", "checks whether a server suits locks", doctor, nil, 0, 0},
+		{"doctor", "[key]", "checks whether a server suits locks, and whether a user may lock", doctor, func(f *flag.FlagSet, o *options) {
+			f.StringVar(&o.user, "for", "", "the `user` of Redis whose rights are checked, such as that of a service; default the user of -url")
+		}, 0, 1},
 	}
 }
 
@@ -104,6 +106,7 @@ type options struct {
 
 	scan               bool
 	rate               int
+	user               string
 	yes                bool
 	wait, watchdog     time.Duration
 	permits            int
@@ -174,7 +177,7 @@ func Run(ctx context.Context, env Env) int {
 	}
 	var empty error // of a variable of a script that is not set: the default is not meant
 	flags.Visit(func(f *flag.Flag) {
-		if slices.Contains([]string{"url", "cacert", "cert", "key"}, f.Name) && f.Value.String() == "" {
+		if slices.Contains([]string{"url", "cacert", "cert", "key", "for"}, f.Name) && f.Value.String() == "" {
 			empty = fmt.Errorf("-%s is empty", f.Name)
 		}
 	})

@@ -902,6 +902,7 @@ func TestShow_KeysThatGo(t *testing.T) {
 func TestDoctor_SeveralServers(t *testing.T) {
 	t.Parallel()
 	nodes := map[string]rueidis.Client{}
+	o := &options{}
 	const servers = 3
 	var asked atomic.Int32
 	all := make(chan struct{})
@@ -922,8 +923,8 @@ func TestDoctor_SeveralServers(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(rc.Close)
 		nodes[proxy.Addr()] = rc
+		o.rc = rc
 	}
-	o := &options{}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	found := o.examine(ctx, nodes)

@@ -333,34 +333,6 @@ func (e *examination) script(ctx context.Context) {
 	e.add("Lua", stateNote, "EVAL: "+err.Error(), ifRefused(err, "services need EVALSHA and SCRIPT LOAD; this program needs EVAL for force"))
 }
 
-// rights are the commands that locks need, grouped by their use.
-var rights = [][]string{
-	{"EVALSHA", strings.Repeat("0", 40), "1", "lockgen:doctor"}, {"SCRIPT", "LOAD", "return 1"},
-	{"SUBSCRIBE", "lockgen_process:doctor"}, {"HSET", "lockgen:doctor", "f", "1"}, {"PEXPIRE", "lockgen:doctor", "1000"},
-	{"DEL", "lockgen:doctor"}, {"PUBLISH", "lockgen_process:doctor", "1"},
-}
-
-func (e *examination) rights(ctx context.Context) {
-	user, err := e.node.Do(ctx, e.node.B().AclWhoami().Build()).ToString()
-	if err != nil {
-		e.add("rights", stateUnknown, err.Error(), ifRefused(err, "permit ACL WHOAMI and ACL DRYRUN to this user"))
-		return
-	}
-	var missing []string
-	for _, command := range rights {
-		said, err := e.node.Do(ctx, e.node.B().Arbitrary("ACL", "DRYRUN", user).Args(command...).Build()).ToString()
-		if err != nil {
-			e.add("rights", stateUnknown, "the user is "+user+"; ACL DRYRUN: "+err.Error(), "")
-			return
-		}
-		if said != "OK" {
-			missing = append(missing, strings.ToLower(command[0]))
-		}
-	}
-	e.say("rights", len(missing) == 0, stateNote, "the user "+user+" may do what locks need",
-		"the user "+user+" may not "+strings.Join(missing, ", "), "runtime/ACL.md lists what each kind of lock needs")
-}
-
 // mostOrphans is how many keys the search for orphans reads.
 const mostOrphans = 100_000
 

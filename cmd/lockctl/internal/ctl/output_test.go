@@ -94,7 +94,7 @@ func TestDoctor_WithoutInfo(t *testing.T) {
 	server.Do("ACL", "SETUSER", "denied", "on", ">p", "~*", "&*", "+@all", "-info", "-publish")
 	s := ctl(t, "redis://denied:p@"+server.Addr(), "doctor")
 	require.Contains(t, s.out, "permit INFO to this user")
-	for _, about := range []string{"latency", "pub/sub", "clock", "Lua", "the user denied may not publish"} {
+	for _, about := range []string{"latency", "pub/sub", "clock", "Lua", "of what a Mutex needs, the user denied may not call publish"} {
 		require.Contains(t, s.out, about)
 	}
 	for _, about := range []string{"version", "eviction", "persistence", "replication"} {
