@@ -9,14 +9,15 @@
 -- ARGV[5]  the value that the leader publishes
 --
 -- Reply: 1  the record is written, or removed
---        0  refused: the owner does not hold the lock, or the record is of a later term, or of a later request of this
---           term: its token has more zeros
+--        0  refused: the owner does not hold the lock, or the record is of a later term of this owner, or of a later request
+--           of this term: its token has more zeros
 --        WRONGTYPE when the lock is something other than a hash, or the record than a string
 --
--- Twice: the record is the same after the second run, which announces nothing. A late run finds another owner, a
+-- Twice: the record is the same after the second run, which announces nothing. A late run finds another owner of the lock, a
 -- larger token, or the token with more zeros, and changes nothing.
 local stored = redis.call('get', KEYS[2])
-local token = stored and string.match(stored, '^(%d+) ') or '0'
+local token, owner = string.match(stored or '', '^(%d+) (%S+) ')
+token = token or '0'
 local term = tonumber(token)
 local record = ARGV[2] .. ' ' .. ARGV[1] .. ' ' .. ARGV[5]
 
@@ -29,7 +30,11 @@ if ARGV[4] == '0' then
   return 1
 end
 
-if redis.call('hexists', KEYS[1], ARGV[1]) == 0 or term > tonumber(ARGV[2]) or term == tonumber(ARGV[2]) and #token > #ARGV[2] then
+if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+  return 0
+end
+-- The record of another owner is over, since that one does not hold the lock: its token is larger only if the clock was set back.
+if owner == ARGV[1] and (term > tonumber(ARGV[2]) or term == tonumber(ARGV[2]) and #token > #ARGV[2]) then
   return 0
 end
 redis.call('set', KEYS[2], record, 'px', ARGV[4])

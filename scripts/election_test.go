@@ -95,6 +95,19 @@ func TestElect(t *testing.T) {
 		check("", "0")
 		require.Zero(t, s.int("EXISTS", record))
 
+		// The leader with the larger token has died, and the clock was set back since it was elected.
+		require.NoError(t, s.command("DEL", "KEY").Error())
+		s.set(theirsHeld)
+		require.Equal(t, int64(1), elect(theirs, "99", "60000", "dead"))
+		require.NoError(t, s.command("DEL", "KEY").Error())
+		s.set(oursHeld)
+		check("", "1")
+		require.Equal(t, int64(1), elect(ours, "10", "60000", "alive"))
+		require.Zero(t, elect(theirs, "99", "60000", "late"))
+		check("10 "+ours+" alive", "1")
+		_ = elect(ours, "10", "0", "")
+		check("", "0")
+
 		// Keys of other types are refused and stay unchanged.
 		require.NoError(t, s.command("DEL", "KEY").Error())
 		s.set(aString)

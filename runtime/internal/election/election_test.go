@@ -146,7 +146,8 @@ func newClient(t *testing.T, rc rueidis.Client) Client {
 	return c
 }
 
-// TestTerm_WritesItsRecordAgain shows that a leader writes its record again that somebody has deleted, which observers hear.
+// TestTerm_WritesItsRecordAgain shows that a leader writes its record again that somebody has deleted, which observers hear: also when the context of
+// its campaign has ended.
 func TestTerm_WritesItsRecordAgain(t *testing.T) {
 	t.Parallel()
 	server, key := redistest.Shared(t), redistest.Key(t, "office")
@@ -176,8 +177,13 @@ func TestTerm_WritesItsRecordAgain(t *testing.T) {
 	leader, _, err := e.look(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "a", leader.Value)
-	lease.over.Store(true)
+
 	ends()
+	for range 2 {
+		server.Do("DEL", protocol.LeaderChannel(key))
+		require.Equal(t, "1", (<-heard).Payload)
+	}
+	lease.over.Store(true)
 	<-kept
 	require.Equal(t, "0", (<-heard).Payload, "the record is removed")
 }

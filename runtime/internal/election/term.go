@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
 )
@@ -120,10 +121,10 @@ func (t *Term) write(ctx context.Context) error {
 	}))
 }
 
-// keep confirms the record while the lease lasts, and removes it then, so that observers see the end.
+// keep writes the record again and again while the lease lasts, and removes it then, so that observers see the end.
 func (t *Term) keep() {
-	every, ended := t.e.confirmEvery, t.lease.Context().Done()
-	timer := time.NewTimer(every)
+	pause, ended, confirm := t.e.confirmEvery, t.lease.Context().Done(), t.confirm
+	timer, written := time.NewTimer(pause), monotonic.Now()
 	defer timer.Stop()
 	for t.lease.Err() == nil {
 		write := true
@@ -132,17 +133,19 @@ func (t *Term) keep() {
 		case <-ended:
 			// The lease outlives the context of the caller, who may be ending the work. After that only Resign reports
 			// its end.
-			ended, every, write = nil, time.Second, false
+			ended, write, confirm = nil, false, t.write
+			pause = min(pause, time.Second)
 		case <-t.again:
 		case <-timer.C:
-			write = ended != nil
+			write = monotonic.Since(written) >= t.e.confirmEvery
 		}
 		if write && t.lease.Err() == nil {
-			if err := t.confirm(context.Background()); err != nil && t.lease.Err() == nil {
+			if err := confirm(context.Background()); err != nil && t.lease.Err() == nil {
 				t.e.c.Logger.Warn("lockgen: a leader could not confirm that it leads; observers may take it for gone", "kind", kindElection, "key", t.e.key, "owner", t.lease.Owner(), "error", err)
 			}
+			written = monotonic.Now()
 		}
-		timer.Reset(every)
+		timer.Reset(pause)
 	}
 	t.remove()
 }
