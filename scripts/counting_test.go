@@ -581,6 +581,15 @@ func TestPermits_OfATimeAfterTheSemaphoreWasDeleted(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		require.Equal(t, "4", c.dump())
+
+		// The same when its size is set: one permit is taken.
+		require.NoError(t, c.command("DEL", "KEY").Error())
+		n, err = c.totalPermits("9")
+		require.NoError(t, err)
+		require.EqualValues(t, 8, n)
+		require.Equal(t, "8", c.dump())
+		require.Positive(t, c.int("PTTL", "KEY"))
+		require.LessOrEqual(t, c.int("PTTL", "KEY"), int64(60000))
 	})
 }
 
