@@ -172,7 +172,7 @@ func (e *examination) run(ctx context.Context) error {
 		}
 	}
 	e.info = parseInfo(text) // which is empty if it is refused
-	for _, name := range []string{"client-output-buffer-limit", "timeout", "tcp-keepalive", "busy-reply-threshold", "lua-time-limit"} {
+	for _, name := range []string{"client-output-buffer-limit", "timeout", "tcp-keepalive", "busy-reply-threshold", "lua-time-limit", "appendfsync", "min-replicas-to-write"} {
 		reply, err := e.node.Do(ctx, e.node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
 		if err == nil {
 			for k, v := range reply {
@@ -184,6 +184,7 @@ func (e *examination) run(ctx context.Context) error {
 		"PING takes "+latencies[2].Round(10*time.Microsecond).String(),
 		"PING takes "+latencies[2].Round(time.Millisecond).String()+", and a lock two of those", "run the programs nearer to the server")
 	e.about(ctx)
+	e.cluster(ctx)
 	e.pubsub()
 	e.clock(ctx, began)
 	e.rights(ctx)
@@ -242,10 +243,15 @@ func (e *examination) memory() {
 }
 
 func (e *examination) persistence() {
-	aof := e.info["aof_enabled"] == "1"
-	e.say("persistence", aof, stateNote, "append-only file",
-		"no append-only file: a server that restarts has forgotten all locks since its last snapshot, and grants them again",
-		"set appendonly yes and appendfsync always, or use fencing tokens")
+	if e.info["aof_enabled"] != "1" {
+		e.add("persistence", stateNote, "no append-only file: a server that restarts has forgotten all locks since its last snapshot, and grants them again",
+			"set appendonly yes and appendfsync always, or use fencing tokens")
+		return
+	}
+	sync := e.config["appendfsync"]
+	e.say("persistence", sync == "always" || sync == "", stateNote, strings.TrimSpace("append-only file "+sync),
+		"append-only file, appendfsync "+sync+": a server whose machine crashes has forgotten the locks of the last second or more, and grants them again",
+		"set appendfsync always, or use fencing tokens")
 }
 
 func (e *examination) replicas(ctx context.Context) {
@@ -258,6 +264,11 @@ func (e *examination) replicas(ctx context.Context) {
 		return
 	}
 	n := atoi(e.info["connected_slaves"])
+	if least, good := atoi(e.config["min-replicas-to-write"]), atoi(e.info["min_slaves_good_slaves"]); good < least {
+		e.add("replication", stateWrong, fmt.Sprintf("min-replicas-to-write is %d, and %s: the server grants no locks", least, count(good, "replica is good", "replicas are good")),
+			"look at the replicas")
+		return
+	}
 	if n == 0 {
 		e.add("replication", stateNote, "no replica: locks fail while the server is away", "add replicas and sentinels, or a RedLock of several servers")
 		return
@@ -277,6 +288,26 @@ func (e *examination) replicas(ctx context.Context) {
 		fmt.Sprintf("%s, all confirmed within %s", count(n, "replica", "replicas"), short(time.Since(at))),
 		fmt.Sprintf("%d of %d replicas confirm within 500ms; locks with Options.Replicas may fail, and a failover may lose locks", got, n),
 		"look at the replicas that lag")
+}
+
+// cluster looks whether the cluster serves keys, as this server of it sees that.
+func (e *examination) cluster(ctx context.Context) {
+	if e.o.rc.Mode() != rueidis.ClientModeCluster {
+		return
+	}
+	text, err := e.node.Do(ctx, e.node.B().ClusterInfo().Build()).ToString()
+	if err != nil {
+		e.add("cluster", stateUnknown, "CLUSTER INFO: "+err.Error(), ifRefused(err, "permit CLUSTER INFO to this user"))
+		return
+	}
+	info := parseInfo(strings.TrimPrefix(text, "txt:")) // rueidis leaves the format of the text before it
+	const slots, todo = 16384, "look at the slots without a server: redis-cli --cluster check"
+	state, missing := info["cluster_state"], slots-atoi(info["cluster_slots_ok"])
+	if state != "ok" {
+		e.add("cluster", stateWrong, "cluster_state is "+state+": the server grants no locks", todo)
+		return
+	}
+	e.say("cluster", missing == 0, stateWrong, "all slots have a server", count(missing, "slot has", "slots have")+" no server: locks with such keys fail", todo)
 }
 
 // silentReplicas returns how many replicas have confirmed nothing for four seconds or longer. They do so each second.

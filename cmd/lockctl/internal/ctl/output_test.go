@@ -116,6 +116,58 @@ func TestDoctor_LessInfo(t *testing.T) {
 	}, e.found)
 }
 
+// TestDoctor_GrantsNothing shows that doctor finds a server wrong that refuses all locks, and one that may forget them a note.
+func TestDoctor_GrantsNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	s := all(t, server.URL(), "doctor")
+	require.Equal(t, exitFound, s.code)
+	require.Contains(t, s.out, "wrong    replication  min-replicas-to-write is 1, and 0 replicas are good: the server grants no locks\n")
+	server.Do("CONFIG", "SET", "min-replicas-to-write", "0", "appendonly", "yes")
+	s = all(t, server.URL(), "doctor")
+	require.Zero(t, s.code, s.out)
+	require.Contains(t, s.out, "note     persistence  append-only file, appendfsync everysec: a server whose machine crashes has forgotten")
+	server.Do("CONFIG", "SET", "appendfsync", "always")
+	require.Contains(t, all(t, server.URL(), "doctor").out, "ok       persistence  append-only file always\n")
+}
+
+// TestDoctor_ClusterWithoutASlot shows that doctor finds a cluster wrong in which a slot has no server, or which refuses all locks because of that.
+func TestDoctor_ClusterWithoutASlot(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t)
+	require.Contains(t, all(t, cluster.URL(), "doctor").out, "ok       cluster      all slots have a server\n")
+	for _, node := range cluster.Nodes() {
+		node.Do("CLUSTER", "DELSLOTS", "16000")
+	}
+	finds := func(text string) {
+		t.Helper()
+		until(t, "doctor finds it", func() bool {
+			s := ctl(t, cluster.URL(), "doctor")
+			return s.code == exitFound && strings.Contains(s.out, "wrong    cluster      "+text+"\n")
+		})
+	}
+	finds("1 slot has no server: locks with such keys fail")
+	for _, node := range cluster.Nodes() {
+		node.Do("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+		node.Do("CLUSTER", "DELSLOTS", "16001") // has the server look at the state of the cluster
+	}
+	finds("cluster_state is fail: the server grants no locks")
+}
+
+// TestWatch_Remarks shows that watch leaves the remarks of a listing on the screen.
+func TestWatch_Remarks(t *testing.T) {
+	t.Parallel()
+	var out, errs bytes.Buffer
+	o := &options{Env: Env{Stdout: &out, Stderr: &errs, Colour: true}}
+	o.redraw(&Listing{Silent: []string{"b636a699"}, Omitted: 7})
+	_, shown, found := strings.Cut(out.String(), "\x1b[2J")
+	require.True(t, found)
+	require.Contains(t, shown, "b636a699")
+	require.Contains(t, shown, "7 locks and calls")
+	require.Empty(t, errs.String())
+}
+
 // TestDoctor_Busy shows that doctor does not take a server that runs a script for one that permits nothing.
 func TestDoctor_Busy(t *testing.T) {
 	t.Parallel()

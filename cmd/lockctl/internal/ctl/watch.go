@@ -65,7 +65,8 @@ func (o *options) redraw(l *Listing) {
 	var text bytes.Buffer
 	screen := *o
 	screen.Stdout = &text
-	if o.Colour {
+	if o.Colour { // a remark before the screen is cleared would be gone at once
+		screen.Stderr = &text
 		text.WriteString("\x1b[H\x1b[2J")
 	}
 	fmt.Fprintf(&text, "%s, %s; q and Enter ends it\n\n", time.Now().Format(time.TimeOnly), count(len(l.Locks), "lock", "locks"))
