@@ -70,7 +70,7 @@ func lossyRows(t *testing.T) map[string]lostRow {
 				rows[strings.TrimSpace(name+"."+method+" "+remark)] = lostRow{of: row.free}
 				if !remarked && !entity {
 					rows[name+"."+method+" after another"] = lostRow{of: row.after}
-					rows[name+"."+method+" again"] = lostRow{of: row.again(method)}
+					rows[name+"."+method+" again"] = lostRow{of: row.again(method), here: true}
 				}
 			case "TryLock", "TryRLock":
 				rows[name+"."+method] = lostRow{of: row.free}
