@@ -116,6 +116,7 @@ func (f frame) lines(series []Series) {
 	highest = round(highest)
 	const legend = 180
 	in := f.axes(highest, legend)
+	named, most := 0, (in.bottom-in.top)/15
 	for i, s := range series {
 		colour := colours[i%len(colours)]
 		last := time.Time{}
@@ -130,10 +131,28 @@ func (f frame) lines(series []Series) {
 			last = p.At
 		}
 		fmt.Fprintf(f, `<path class="s" stroke="%s" d="%s"/>`+"\n", colour, &path)
-		y := in.top + 6 + 15*i
+		if len(series) > most && !slices.ContainsFunc(s.Points, func(p Point) bool { return p.Value != 0 }) {
+			continue // in the legend there is no room for series of which nothing can be seen
+		}
+		if named++; named > most {
+			continue
+		}
+		y := in.top - 9 + 15*named
 		fmt.Fprintf(f, `<rect x="%d" y="%d" width="10" height="3" fill="%s"/><text x="%d" y="%d">%s</text>`+"\n",
-			in.right+12, y-4, colour, in.right+26, y, html.EscapeString(s.Name))
+			in.right+12, y-4, colour, in.right+26, y, html.EscapeString(fit(s.Name)))
 	}
+	if named > most {
+		f.text(in.right+26, in.bottom+6, "start", fmt.Sprintf("and %d more", named-most))
+	}
+}
+
+// fit returns a name of a series that is not longer than the legend has room for.
+func fit(name string) string {
+	const most = 27
+	if text := []rune(name); len(text) > most {
+		return string(text[:most-1]) + "…"
+	}
+	return name
 }
 
 // shades is how many colours a heat map has.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,31 @@ func TestDraw(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, cells, "four of up to 0.1 s, one above")
+}
+
+// TestDraw_Legend shows that a legend with many series names those of which something can be seen, as many as there is room for, and no text that is longer
+// than the room.
+func TestDraw_Legend(t *testing.T) {
+	t.Parallel()
+	drawn := func(value func(i int) float64) []string {
+		var series []Series
+		for i := range 20 {
+			series = append(series, Series{Name: fmt.Sprintf("series-%02d of a lock with a very long name", i), Points: []Point{at(0, value(i)), at(1, value(i))}})
+		}
+		d := &Dashboard{Panels: []Panel{panelOf("timeseries", "s")}}
+		return slices.DeleteFunc(texts(t, Draw(d, "", hour, [][]Series{series})), func(text string) bool {
+			return !strings.HasPrefix(text, "series-") && !strings.Contains(text, "more")
+		})
+	}
+	require.Equal(t, []string{"series-07 of a lock with a…"}, drawn(func(i int) float64 {
+		if i == 7 {
+			return 1
+		}
+		return 0
+	}))
+	all := drawn(func(int) float64 { return 1 })
+	require.Equal(t, fmt.Sprintf("and %d more", 20-(len(all)-1)), all[len(all)-1])
+	require.Greater(t, len(all), 5)
 }
 
 func TestFormat(t *testing.T) {
