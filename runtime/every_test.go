@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -339,6 +340,44 @@ func TestEvery_RestartedEmpty(t *testing.T) {
 	server.Restart()
 	k.inTurn(t, 1, last)
 	until(t, "it goes on", func() bool { return log.count("a schedule goes on") > 0 })
+}
+
+// A server that restarts empty learns from a process which interval it was the last to do, so that the next run leaves nothing out.
+func TestEvery_RestartedEmptyAfterASuccess(t *testing.T) {
+	t.Parallel()
+	for name, recorded := range map[string]bool{"recorded": true, "not recorded": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			log := &lines{}
+			k := newTicker()
+			c := clientOf(t, server.URL(), lockrt.Options{Logger: log.logger(), OpTimeout: time.Second, Watchdog: 10 * time.Second})
+			var once sync.Once
+			run(t, c.Every("job", 100*time.Millisecond, func(ctx context.Context, tick lockrt.Tick) error {
+				if !recorded {
+					once.Do(server.Kill)
+				}
+				return k.tick(ctx, tick)
+			}))
+			last := receive(t, k.ticks, "a run")
+			if recorded {
+				until(t, "it is recorded", func() bool {
+					done, err := server.Do("HGET", "lockgen_every:{job}", "done").AsInt64()
+					return err == nil && done >= last.Start.UnixMilli()
+				})
+				server.Kill()
+			}
+			until(t, "it is held up", func() bool { return log.count("is held up") > 0 })
+			for len(k.ticks) > 0 {
+				last = receive(t, k.ticks, "a run before that")
+			}
+			server.Restart()
+			next := receive(t, k.ticks, "the next run")
+			require.Equal(t, last.Start, next.Done)
+			require.Equal(t, last.Start, next.Since())
+			require.Equal(t, int(next.Start.Sub(last.Start)/next.Interval)-1, next.Missed)
+		})
+	}
 }
 
 // A process that asked before the interval began waits for the lock. If somebody deletes the schedule meanwhile, or the server evicts it, that

@@ -141,7 +141,7 @@ func TestDenied_LeavesNoKeyForEver(t *testing.T) {
 			return s.eval(scripts.Introduce, []string{"lockgen_process:" + s.key}, "60000", "host", "h", "pid", "7").Error()
 		}},
 		"every": {before: oursHeld, run: func(s *scene) error {
-			return s.eval(scripts.Every, []string{s.key, "lockgen_every:{" + s.key + "}"}, "1000", ours, "7", "-1", "60000").Error()
+			return s.eval(scripts.Every, []string{s.key, "lockgen_every:{" + s.key + "}"}, "1000", ours, "7", "-1", "60000", "-1").Error()
 		}},
 	}
 	onDeniers(t, func(t *testing.T, scenes func(t *testing.T) (whole, half *scene), deny func(command string)) {
@@ -175,26 +175,35 @@ func TestDenied_LeavesNoKeyForEver(t *testing.T) {
 func TestDenied_EveryKeepsTheIntervalBefore(t *testing.T) {
 	t.Parallel()
 	onDeniers(t, func(t *testing.T, scenes func(t *testing.T) (whole, half *scene), deny func(command string)) {
-		s, half := scenes(t)
-		state := "lockgen_every:{" + s.key + "}"
-		s.set(oursHeld)
-		record := map[string]string{"begun": "1000", "by": theirs + " 5", "done": "1000"}
-		s.set([][]string{{"HSET", state, "begun", "1000", "by", theirs + " 5", "done", "1000"}, {"PEXPIRE", state, "300000"}})
-		run := func(s *scene) ([]int64, error) {
-			return s.eval(scripts.Every, []string{s.key, state}, "1000", ours, "7", "-1", "60000").AsIntSlice()
+		for name, record := range map[string]map[string]string{
+			"done":     {"begun": "1000", "by": theirs + " 5", "done": "1000"},
+			"not done": {"begun": "1000", "by": theirs + " 5"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				s, half := scenes(t)
+				state := newSchedule(s).state
+				s.set(oursHeld)
+				for field, value := range record {
+					s.set([][]string{{"HSET", state, field, value}, {"PEXPIRE", state, "300000"}})
+				}
+				run := func(s *scene) ([]int64, error) {
+					return s.eval(scripts.Every, []string{s.key, state}, "1000", ours, "7", "2000", "60000", "2000").AsIntSlice()
+				}
+				deny("pexpire")
+				_, err := run(half)
+				deny("")
+				require.Error(t, err)
+				require.Regexp(t, notPermitted, err.Error())
+				stored, err := s.command("HGETALL", state).AsStrMap()
+				require.NoError(t, err)
+				require.Equal(t, record, stored)
+				require.Positive(t, s.int("PTTL", state))
+				reply, err := run(half)
+				require.NoError(t, err)
+				require.EqualValues(t, 2, reply[0])
+				require.EqualValues(t, 2000, reply[4])
+			})
 		}
-		deny("pexpire")
-		_, err := run(half)
-		deny("")
-		require.Error(t, err)
-		require.Regexp(t, notPermitted, err.Error())
-		stored, err := s.command("HGETALL", state).AsStrMap()
-		require.NoError(t, err)
-		require.Equal(t, record, stored)
-		require.Positive(t, s.int("PTTL", state))
-		reply, err := run(half)
-		require.NoError(t, err)
-		require.EqualValues(t, 2, reply[0])
 	})
 }
 

@@ -116,41 +116,82 @@ func TestElect(t *testing.T) {
 	})
 }
 
-const hour = 3_600_000 // ms
+const (
+	hour = 3_600_000 // ms
+	day  = 24 * hour
+)
+
+// A schedule calls the scripts of a schedule whose lock is that of a scene.
+type schedule struct {
+	*scene
+	state string
+}
+
+func newSchedule(s *scene) schedule { return schedule{s, "lockgen_every:{" + s.key + "}"} }
+
+// every asks as a process that knows the starts of the last intervals that were begun and done.
+func (x schedule) every(interval int64, owner, token string, begun, done int64) []int64 {
+	x.t.Helper()
+	reply, err := x.eval(scripts.Every, []string{x.key, x.state}, strconv.FormatInt(interval, 10), owner, token,
+		strconv.FormatInt(begun, 10), "60000", strconv.FormatInt(done, 10)).AsIntSlice()
+	require.NoError(x.t, err)
+	require.Len(x.t, reply, 5)
+	return reply
+}
+
+func (x schedule) done(start int64) int64 {
+	x.t.Helper()
+	n, err := x.eval(scripts.EveryDone, []string{x.state}, strconv.FormatInt(start, 10), "60000").AsInt64()
+	require.NoError(x.t, err)
+	return n
+}
+
+// store has the server record a schedule, begun by theirs.
+func (x schedule) store(begun, done int64) {
+	x.t.Helper()
+	x.set([][]string{
+		{"HSET", x.state, "begun", strconv.FormatInt(begun, 10), "by", theirs + " 1", "done", strconv.FormatInt(done, 10)},
+		{"PEXPIRE", x.state, "60000"},
+	})
+}
+
+// stored requires the record of the server, which expires.
+func (x schedule) stored(begun int64, by string, done int64) {
+	x.t.Helper()
+	record, err := x.command("HGETALL", x.state).AsStrMap()
+	require.NoError(x.t, err)
+	require.Equal(x.t, map[string]string{"begun": strconv.FormatInt(begun, 10), "by": by, "done": strconv.FormatInt(done, 10)}, record)
+	require.Positive(x.t, x.int("PTTL", x.state))
+}
+
+// today returns the start of a day that does not end while the test runs.
+func (x schedule) today() int64 {
+	for {
+		reply := x.every(day, "", "0", -1, -1)
+		require.Equal(x.t, int64(1), reply[0])
+		require.Zero(x.t, reply[1]%day)
+		require.Positive(x.t, reply[2])
+		require.LessOrEqual(x.t, reply[2], int64(day))
+		require.Equal(x.t, []int64{-1, -1}, reply[3:])
+		if reply[2] > 60_000 {
+			return reply[1]
+		}
+		select {
+		case <-time.After(time.Duration(reply[2]) * time.Millisecond):
+		case <-x.t.Context().Done():
+		}
+	}
+}
 
 func TestEvery(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, s *scene) {
-		state := "lockgen_every:{" + s.key + "}"
+		x := newSchedule(s)
+		state, done := x.state, x.done
 		every := func(interval int64, owner, token string, known int64) []int64 {
-			reply, err := s.eval(scripts.Every, []string{s.key, state}, strconv.FormatInt(interval, 10), owner, token,
-				strconv.FormatInt(known, 10), "60000").AsIntSlice()
-			require.NoError(t, err)
-			require.Len(t, reply, 5)
-			return reply
+			return x.every(interval, owner, token, known, -1)
 		}
-		done := func(start int64) int64 {
-			n, err := s.eval(scripts.EveryDone, []string{state}, strconv.FormatInt(start, 10), "60000").AsInt64()
-			require.NoError(t, err)
-			return n
-		}
-		const day = 24 * hour
-		var start int64
-		for { // a day that does not end while the test runs
-			reply := every(day, "", "0", -1)
-			require.Equal(t, int64(1), reply[0])
-			require.Zero(t, reply[1]%day)
-			require.Positive(t, reply[2])
-			require.LessOrEqual(t, reply[2], int64(day))
-			require.Equal(t, []int64{-1, -1}, reply[3:])
-			if start = reply[1]; reply[2] > 60_000 {
-				break
-			}
-			select {
-			case <-time.After(time.Duration(reply[2]) * time.Millisecond):
-			case <-t.Context().Done():
-			}
-		}
+		start := x.today()
 		require.Equal(t, int64(-1), every(day, ours, "7", -1)[0], "a client without the lock begins nothing")
 		require.Zero(t, s.int("EXISTS", state))
 		for range 2 { // the server lost the schedule while the interval was run
@@ -218,5 +259,48 @@ func TestEvery(t *testing.T) {
 		require.ErrorContains(t, s.eval(scripts.Every, []string{s.key, state}, "1000", ours, "7", "0", "1").Error(), "WRONGTYPE")
 		require.ErrorContains(t, s.eval(scripts.EveryDone, []string{state}, "1000", "1").Error(), "WRONGTYPE")
 		require.NoError(t, s.command("DEL", state).Error())
+	})
+}
+
+// A server that lost its data, or a part of them, learns the last interval that was done from a process that remembers it.
+func TestEvery_LearnsWhatWasDone(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *scene) {
+		x := newSchedule(s)
+		start := x.today()
+		s.set(oursHeld)
+
+		require.Equal(t, []int64{start - day, start - 2*day}, x.every(day, "", "0", start-day, start-2*day)[3:])
+		require.Zero(t, s.int("EXISTS", x.state), "the question stores nothing")
+		for range 2 { // the reply may be lost
+			reply := x.every(day, ours, "7", start-day, start-2*day)
+			require.Equal(t, []int64{2, start}, reply[:2])
+			require.Equal(t, []int64{start, start - 2*day}, reply[3:])
+			x.stored(start, ours+" 7", start-2*day)
+		}
+		require.Equal(t, []int64{start, start - 2*day}, x.every(day, "", "0", -1, -1)[3:], "so that others know it, too")
+
+		// The later one counts.
+		x.store(start-2*day, start-3*day)
+		require.Equal(t, []int64{start - 2*day, start - 3*day}, x.every(day, "", "0", start-4*day, start-4*day)[3:])
+		require.Equal(t, int64(2), x.every(day, ours, "8", start-day, start-day)[0])
+		x.stored(start, ours+" 8", start-day)
+
+		// A start that is beyond the clock of the server does not hide the one that the server has.
+		require.Equal(t, []int64{start, start - day}, x.every(day, "", "0", start+2*day, start+2*day)[3:])
+		require.Zero(t, x.every(day, ours, "9", start+2*day, start+2*day)[0])
+		x.store(start+2*day, start+day)
+		require.Equal(t, []int64{start - day, start - 2*day}, x.every(day, "", "0", start-day, start-2*day)[3:])
+		require.Equal(t, int64(2), x.every(day, ours, "10", start-day, start-2*day)[0])
+		x.stored(start, ours+" 10", start-2*day)
+
+		// Another process has begun the interval elsewhere: an owner that began an earlier one here does not begin it.
+		require.Zero(t, s.int("HSET", x.state, "begun", strconv.FormatInt(start-day, 10)))
+		require.Zero(t, x.every(day, ours, "10", start, -1)[0])
+
+		require.NoError(t, s.command("DEL", x.state).Error())
+		require.Equal(t, int64(2), x.every(day, ours, "11", -1, -1)[0])
+		require.Zero(t, s.int("HEXISTS", x.state, "done"), "none is known")
+		require.NoError(t, s.command("DEL", s.key, x.state).Error())
 	})
 }

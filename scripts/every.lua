@@ -10,6 +10,7 @@
 -- ARGV[4]  the start of the last interval that the process knows to have begun, in case the server lost it; -1 if it knows
 --          none
 -- ARGV[5]  for how many milliseconds the schedule is kept
+-- ARGV[6]  the start of the last interval that the process knows to be done, in case the server lost it; -1 if it knows none
 --
 -- Reply: {what, start, left, begun, done}
 --        what   2  the owner begins the present interval
@@ -22,7 +23,8 @@
 --        done   the start of the last one that was done; -1 if none is known
 --        WRONGTYPE when the lock or the schedule is something other than a hash
 --
--- Twice: the schedule has the owner that began the interval, and this owner gets the same reply again.
+-- Twice: the schedule has the owner that began the interval, and this owner gets the same reply again. The begin stores the
+-- start of the last interval that was done, too.
 local interval = tonumber(ARGV[1])
 local time = redis.call('time')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
@@ -33,17 +35,16 @@ local fields = redis.call('hgetall', KEYS[2])
 for i = 1, #fields, 2 do
   stored[fields[i]] = fields[i + 1]
 end
--- The first interval starts at 0: one of more than the years since 1970 is the first one now.
-local begun = math.max(tonumber(stored.begun or '-1') or -1, tonumber(ARGV[4]))
-local done = tonumber(stored.done or '-1') or -1
--- The clock was set back since. If by little, the interval that was begun is waited for; if by much, that would take
--- too long.
-if begun > start + interval then
-  begun, stored.by = -1, nil
+-- latest returns the later one of two starts. It leaves out a start after limit: the clock was set back since. -1 stands for
+-- none, since the first interval starts at 0: one of more than the years since 1970 is the first one now.
+local function latest(one, other, limit)
+  one, other = tonumber(one) or -1, tonumber(other) or -1
+  return math.max(one <= limit and one or -1, other <= limit and other or -1)
 end
-if done > start + interval then
-  done = -1
-end
+-- If the clock was set back by little, the interval that was begun is waited for; if by much, that would take too long. No
+-- interval is done that was not begun.
+local begun = latest(stored.begun, ARGV[4], start + interval)
+local done = latest(stored.done, ARGV[6], math.max(begun, start - 1))
 
 local left = math.max(begun, start) + interval - now
 local by = ARGV[2] .. ' ' .. ARGV[3]
@@ -52,14 +53,23 @@ if ARGV[2] == '' then
 elseif redis.call('hexists', KEYS[1], ARGV[2]) == 0 then
   return { -1, start, left, begun, done }
 elseif begun >= start then
-  return { begun == start and stored.by == by and 2 or 0, start, left, begun, done }
+  local same = begun == start and tonumber(stored.begun) == start and stored.by == by
+  return { same and 2 or 0, start, left, begun, done }
 end
-redis.call('hset', KEYS[2], 'begun', string.format('%.0f', start), 'by', by)
+local begin = { 'begun', string.format('%.0f', start), 'by', by }
+if done >= 0 then
+  begin[5], begin[6] = 'done', string.format('%.0f', done)
+end
+redis.call('hset', KEYS[2], unpack(begin))
 local set = redis.pcall('pexpire', KEYS[2], ARGV[5])
 if type(set) == 'table' then -- without the permission the schedule would never expire
-  redis.call('hdel', KEYS[2], 'begun', 'by')
   if #fields > 0 then
     redis.call('hset', KEYS[2], unpack(fields))
+  end
+  for i = 1, #begin, 2 do
+    if not stored[begin[i]] then
+      redis.call('hdel', KEYS[2], begin[i])
+    end
   end
   return set
 end

@@ -233,3 +233,20 @@ func TestTerm_AfterAFailover(t *testing.T) {
 	require.Equal(t, "c", leader.Value)
 	server.Do("DEL", key, protocol.LeaderChannel(key))
 }
+
+// A reply does not hide a later start that another run in the process has learned meanwhile.
+func TestLearned(t *testing.T) {
+	t.Parallel()
+	at := func(n int64) time.Time { return time.UnixMilli(n) }
+	for _, x := range []struct{ sent, present, reply, want time.Time }{
+		{want: time.Time{}},
+		{reply: at(1), want: at(1)},
+		{present: at(1), want: at(1)},
+		{sent: at(1), present: at(2), reply: at(1), want: at(2)},
+		{sent: at(1), present: at(2), reply: at(3), want: at(3)},
+		{sent: at(2), present: at(2), reply: at(1), want: at(1)}, // the clock of the server was set back
+		{sent: at(2), present: at(1), reply: at(2), want: at(2)},
+	} {
+		require.Equal(t, x.want, learned(x.sent, x.present, x.reply), "%+v", x)
+	}
+}

@@ -23,7 +23,7 @@ type Schedule struct {
 	worker Worker
 
 	mu    sync.Mutex
-	known time.Time // the start of the last interval that has begun, as far as known
+	known protocol.Known
 }
 
 // A Worker runs the intervals in one process.
@@ -47,8 +47,8 @@ func NewSchedule(c Client, key string, interval, keep time.Duration, worker Work
 	return &Schedule{Rate: 1, c: c, of: protocol.Schedule{Key: key, Interval: interval, Keep: keep}, worker: worker}
 }
 
-// Known returns the start of the last interval that the process knows to have begun.
-func (s *Schedule) Known() time.Time {
+// Known returns the part of the schedule that the process remembers for the server.
+func (s *Schedule) Known() protocol.Known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known
@@ -159,10 +159,11 @@ func (s *Schedule) run(ctx context.Context, lease Lease) (m protocol.Moment, err
 		err = lease.Err() // another process may have run meanwhile
 	}
 	if err == nil {
+		s.succeeded(m.Start)
 		err = s.done(ctx, m.Start)
 	}
 	if err != nil {
-		s.c.Logger.WarnContext(ctx, "lockgen: a run of a schedule failed; for the next one it counts as missed", "kind", kindSchedule, "key", s.of.Key, "start", m.Start, "error", err)
+		s.c.Logger.WarnContext(ctx, "lockgen: a run of a schedule failed; for the next one it may count as missed", "kind", kindSchedule, "key", s.of.Key, "start", m.Start, "error", err)
 	}
 	m.Left -= monotonic.Since(began)
 	return m, nil
@@ -191,12 +192,31 @@ func (s *Schedule) ask(ctx context.Context, lease Lease) (protocol.Moment, error
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known = m.Begun
+	s.known.Begun = learned(known.Begun, s.known.Begun, m.Begun)
+	s.known.Done = learned(known.Done, s.known.Done, m.Done)
 	return m, nil
 }
 
+// learned returns the start to remember after a reply. The server has compared its own start with the one that was sent, and the reply is an
+// earlier one if its clock was set back. A later start that another run in this process has learned meanwhile stays.
+func learned(sent, present, reply time.Time) time.Time {
+	if present.After(sent) && present.After(reply) {
+		return present
+	}
+	return reply
+}
+
+// succeeded remembers that the interval with that start was done, in case the server does not record it, or loses the record.
+func (s *Schedule) succeeded(start time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if start.After(s.known.Done) {
+		s.known.Done = start
+	}
+}
+
 // done records that the interval was done. If the record fails, the interval counts as missed for
-// the next run.
+// the next run, unless this process begins it.
 func (s *Schedule) done(ctx context.Context, start time.Time) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error

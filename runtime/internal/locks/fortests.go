@@ -123,7 +123,7 @@ func AtRate(s *Schedule, rate float64) *Schedule {
 
 // Known returns the start of the last interval of which s knows that it has begun.
 func Known(s *Schedule) time.Time {
-	return s.of.Known()
+	return s.of.Known().Begun
 }
 
 // ConnOf returns what the client sends its commands through.

@@ -55,8 +55,9 @@ func TestSchedule(t *testing.T) {
 	t.Parallel()
 	s := Schedule{"k", time.Minute, time.Hour}
 	at := time.UnixMilli(60_000)
-	require.Equal(t, Command{scripts.Every, []string{"k", "lockgen_every:{k}"}, []string{"60000", "", "0", "-1", "3600000"}}, s.Look(time.Time{}))
-	require.Equal(t, Command{scripts.Every, []string{"k", "lockgen_every:{k}"}, []string{"60000", "u:5", "7", "60000", "3600000"}}, s.Begin("u:5", 7, at))
+	require.Equal(t, Command{scripts.Every, []string{"k", "lockgen_every:{k}"}, []string{"60000", "", "0", "-1", "3600000", "-1"}}, s.Look(Known{}))
+	require.Equal(t, Command{scripts.Every, []string{"k", "lockgen_every:{k}"}, []string{"60000", "u:5", "7", "120000", "3600000", "60000"}},
+		s.Begin("u:5", 7, Known{Begun: at.Add(time.Minute), Done: at}))
 	require.Equal(t, Command{scripts.EveryDone, []string{"lockgen_every:{k}"}, []string{"60000", "3600000"}}, s.Done(at))
 	for what, want := range map[int64]Moment{
 		2:  {Begins: true},

@@ -17,18 +17,25 @@ type Schedule struct {
 	Keep     time.Duration // how long the schedule is known
 }
 
-// Look returns the command that asks whether the present interval is to be begun. [ReadEvery] reads its reply.
-func (s Schedule) Look(known time.Time) Command { return s.Begin("", 0, known) }
+// Known is the part of a schedule that a process remembers, in case the server loses it.
+type Known struct {
+	Begun time.Time // the start of the last interval that was begun; zero if none is known
+	Done  time.Time // the start of the last interval that was done; zero if none is known
+}
 
-// Begin returns the command by which the owner of the mutex begins the present interval. known is the start of the last one that
-// the process knows to have begun, or the zero time. [ReadEvery] reads its reply.
-func (s Schedule) Begin(owner string, token int64, known time.Time) Command {
-	begun := "-1"
-	if !known.IsZero() {
-		begun = clock(known)
+// Look returns the command that asks whether the present interval is to be begun. [ReadEvery] reads its reply.
+func (s Schedule) Look(known Known) Command { return s.Begin("", 0, known) }
+
+// Begin returns the command by which the owner of the mutex begins the present interval. [ReadEvery] reads its reply.
+func (s Schedule) Begin(owner string, token int64, known Known) Command {
+	at := func(start time.Time) string {
+		if start.IsZero() {
+			return "-1"
+		}
+		return clock(start)
 	}
 	return Command{scripts.Every, []string{s.Key, schedule(s.Key)},
-		[]string{millis(s.Interval), owner, strconv.FormatInt(token, 10), begun, millis(s.Keep)}}
+		[]string{millis(s.Interval), owner, strconv.FormatInt(token, 10), at(known.Begun), millis(s.Keep), at(known.Done)}}
 }
 
 // Done returns the command that notes that the interval with that start was done. It replies 1 if it is noted.
@@ -43,8 +50,7 @@ type Moment struct {
 	Lost   bool          // the owner has not the mutex
 	Start  time.Time     // of the present interval
 	Left   time.Duration // to the next one that can begin
-	Begun  time.Time     // the start of the last one that was begun; zero if none is known
-	Done   time.Time     // the start of the last one that was done; zero if none is known
+	Known
 }
 
 // ReadEvery reads the reply to [Schedule.Look] and [Schedule.Begin].
@@ -60,6 +66,6 @@ func ReadEvery(reply []int64) (m Moment, err error) {
 	}
 	return Moment{
 		Begins: reply[0] == 2, Due: reply[0] == 1, Lost: reply[0] == -1,
-		Start: time.UnixMilli(reply[1]), Left: Milliseconds(reply[2]), Begun: at(reply[3]), Done: at(reply[4]),
+		Start: time.UnixMilli(reply[1]), Left: Milliseconds(reply[2]), Known: Known{at(reply[3]), at(reply[4])},
 	}, nil
 }
