@@ -380,6 +380,34 @@ func TestEvery_RestartedEmptyAfterASuccess(t *testing.T) {
 	}
 }
 
+// A server that loses the last writes during a run, as by a failover, has at its end that the interval was begun and done. A process that does not
+// know of the interval does not run it once more.
+func TestEvery_TheServerGoesBackDuringARun(t *testing.T) {
+	t.Parallel()
+	const week = 7 * 24 * time.Hour // the test has one interval
+	server := redistest.Server(t)
+	k := newTicker()
+	state := "lockgen_every:{job}"
+	ctx, cancel := context.WithCancel(patient(t))
+	require.ErrorIs(t, clientOf(t, server.URL(), lockrt.Options{}).Every("job", week, func(ctx context.Context, tick lockrt.Tick) error {
+		old := strconv.FormatInt(tick.Start.Add(-week).UnixMilli(), 10)
+		server.Do("HSET", state, "begun", old, "by", "another 1", "done", old)
+		cancel()
+		return k.tick(ctx, tick)
+	}).Run(ctx), context.Canceled)
+	start := receive(t, k.ticks, "the run").Start
+	require.Equal(t, start.UnixMilli(), number(t, server, "HGET", state, "begun"))
+	require.Equal(t, start.UnixMilli(), number(t, server, "HGET", state, "done"))
+
+	other := clientOf(t, server.URL(), lockrt.Options{}).Every("job", week, k.tick)
+	ctx, cancel = context.WithCancel(patient(t))
+	ended := later(func() error { return other.Run(ctx) })
+	until(t, "the other process knows of it", func() bool { return lockrt.Known(other).Equal(start) })
+	cancel()
+	require.ErrorIs(t, receive(t, ended, "the end of the other one"), context.Canceled)
+	require.Empty(t, k.ticks)
+}
+
 // A process that asked before the interval began waits for the lock. If somebody deletes the schedule meanwhile, or the server evicts it, that
 // process does not run the interval once more.
 func TestEvery_TheScheduleIsDeletedDuringARun(t *testing.T) {

@@ -304,3 +304,38 @@ func TestEvery_LearnsWhatWasDone(t *testing.T) {
 		require.NoError(t, s.command("DEL", s.key, x.state).Error())
 	})
 }
+
+// The end of a run repairs the record of a server that went back to a state before the begin.
+func TestEveryDone_WhatWasLost(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, s *scene) {
+		x := newSchedule(s)
+		start := x.today()
+		for _, held := range [][][]string{nil, oursHeld, theirsHeld} {
+			require.NoError(t, s.command("DEL", s.key, x.state).Error())
+			s.set(held)
+			x.store(start-2*day, start-3*day)
+			for range 2 {
+				require.Equal(t, int64(1), x.done(start))
+				x.stored(start, "", start)
+			}
+			require.Zero(t, x.every(day, "", "0", -1, -1)[0], "a process that does not know of the interval")
+		}
+		require.Zero(t, x.every(day, theirs, "2", -1, -1)[0], "nor may one begin it that waited for the lock")
+
+		// The clock was set back, and an earlier interval has begun since.
+		x.store(start, start-day)
+		require.Zero(t, x.done(start+day))
+		x.stored(start, theirs+" 1", start-day)
+
+		// A late request about an earlier interval leaves the later one begun, by its owner.
+		x.store(start, start-2*day)
+		for range 2 {
+			require.Equal(t, int64(1), x.done(start-day))
+			x.stored(start, theirs+" 1", start-day)
+		}
+		require.Zero(t, x.done(start-2*day))
+		x.stored(start, theirs+" 1", start-day)
+		require.NoError(t, s.command("DEL", s.key, x.state).Error())
+	})
+}

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the lock of the process that runs
 -- KEYS[2]  the schedule: a hash of begun, the start of the last interval that was begun, by, its owner, and done, the start of
---          the last one that was done
+--          the last one that was done; by is empty if the server lost it
 -- ARGV[1]  the length of an interval in milliseconds
 -- ARGV[2]  the owner of the lock, which begins; empty to read only
 -- ARGV[3]  its fencing token
