@@ -30,8 +30,8 @@ func (c *Client) Snapshot() Snapshot { return (*locks.Client)(c).Snapshot() }
 // returns when all have answered, when ctx ends or after [Options.OpTimeout]; the others are Silent. Java programs do not
 // answer. Fleet asks processes that hold a lock or waited lately, and fails if Redis cannot list them. It costs
 // one command for each server and at least two messages for each process. A process answers 10 requests a second; Fleet
-// asks a process that refuses once more, a second later. An answer names 200 held locks and 200 waiting calls at most;
-// see Omitted.
+// asks a process that refuses once more, a second later. An answer names 200 held locks and 200 waiting calls at most,
+// first the calls that wait under a lease, as all calls of a deadlock do; see Omitted.
 func (c *Client) Fleet(ctx context.Context, key string) (Fleet, error) {
 	return (*locks.Client)(c).Fleet(ctx, key)
 }

@@ -129,6 +129,13 @@ func (w *World) Meet(later *World) {
 	}
 }
 
+// Replace has the lock of key be as later, a survey of this key alone, has it. It changes nothing if a process answered w but not later.
+func (w *World) Replace(key string, later *World) {
+	if l := later.Locks[key]; l != nil && !slices.ContainsFunc(later.Silent, func(id string) bool { return w.spoken[id] }) {
+		w.Locks[key] = l
+	}
+}
+
 // gone reports whether a process listens on no server. A process may listen on a server that does not answer.
 func (w *World) gone(process string) bool {
 	return !w.spoken[process] && !slices.Contains(w.Silent, process) && len(w.Mute) == 0

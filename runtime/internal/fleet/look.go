@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 	"github.com/lockgen/lockgen/runtime/observe"
@@ -17,7 +18,7 @@ func (cfg *Config) Look(key string, most int) observe.Snapshot {
 	waiting := cfg.waiting(key)
 	if most > 0 && len(waiting) > most/2 {
 		s.Omitted = len(waiting) - most/2
-		waiting = waiting[:most/2]
+		waiting = cfg.first(waiting, most/2)
 	}
 	for i := range waiting {
 		s.Waiting = append(s.Waiting, cfg.describe(&waiting[i]))
@@ -32,6 +33,34 @@ func (cfg *Config) Look(key string, most int) observe.Snapshot {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key, b.Key))
 	})
 	return s
+}
+
+// first returns n of the calls: those that wait under a lease come before the others, because every call of a deadlock does, and then those that have
+// waited longest.
+func (cfg *Config) first(calls []Call, n int) []Call {
+	type place struct {
+		rank  int // 0 under a lease, 1 for the others
+		since monotonic.Time
+		call  *Call
+	}
+	order := func(a, b place) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.since, b.since)) }
+	best := make([]place, 0, n+1) // in order
+	for i := range calls {
+		c := &calls[i]
+		p := place{1, c.Since, c}
+		cfg.Locks.EachAbove(c.Ctx, func(*watchdog.Lease) { p.rank = 0 })
+		if len(best) == n && order(best[n-1], p) <= 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(best, p, order)
+		best = slices.Insert(best, at, p)
+		best = best[:min(len(best), n)]
+	}
+	some := make([]Call, len(best))
+	for i, p := range best {
+		some[i] = *p.call
+	}
+	return some
 }
 
 // held returns what the process holds of a key, or of all: at most most, or all for 0. It also returns how many leases it leaves out.

@@ -125,7 +125,14 @@ func (w *world) Waiting() bool {
 	return waiting
 }
 
-func (*world) EachAbove(context.Context, func(*watchdog.Lease)) {}
+// above is the key of a context under a lease.
+type above struct{}
+
+func (*world) EachAbove(ctx context.Context, f func(l *watchdog.Lease)) {
+	if l, ok := ctx.Value(above{}).(*watchdog.Lease); ok {
+		f(l)
+	}
+}
 
 // A holding is a lock that is held.
 type holding struct {
@@ -303,6 +310,37 @@ func TestAsk(t *testing.T) {
 
 		_, asked = all[0].Ask(ctx, ids, "")
 		require.False(t, asked, "a process that cannot hear asks nobody")
+	})
+}
+
+// A report that has no room for all calls has those that wait under a lease, and then those that have waited longest.
+func TestLook_CallsOfDeadlocksFirst(t *testing.T) {
+	timed(t, func(t *testing.T, s *server) {
+		p := s.join(t, "a")
+		lease := &watchdog.Lease{Holding: holding{"x", monotonic.Now()}, TTL: time.Hour}
+		under := context.WithValue(t.Context(), above{}, lease)
+		const circles, others = 6, 900
+		for i := range others {
+			age := time.Duration(i*7919%others) * time.Millisecond // in no order
+			p.calls = append(p.calls, Call{Key: "aa", Name: fmt.Sprint(age), Since: monotonic.Now().Add(-age), Ctx: t.Context()})
+		}
+		for i := range circles {
+			p.calls = append(p.calls, Call{Key: fmt.Sprint("y", i), Since: monotonic.Now(), Ctx: under})
+		}
+		r := p.Look("", mostReported)
+		require.Len(t, r.Waiting, mostReported/2)
+		require.Equal(t, circles+others-mostReported/2, r.Omitted)
+		named := map[string]bool{}
+		for _, w := range r.Waiting {
+			named[w.Key], named[w.Name] = true, true
+		}
+		for i := range circles {
+			require.True(t, named[fmt.Sprint("y", i)])
+		}
+		for i := range mostReported/2 - circles {
+			require.True(t, named[fmt.Sprint(time.Duration(others-1-i)*time.Millisecond)], i)
+		}
+		require.Len(t, p.Look("", 0).Waiting, circles+others)
 	})
 }
 

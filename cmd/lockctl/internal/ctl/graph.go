@@ -21,12 +21,16 @@ type (
 	Link   = survey.Link
 )
 
-// survey asks all processes about all locks, or about one key. It leaves time for the requests after that.
+// survey asks all processes about all locks, or about one key. It takes at most three fifths of the time that ctx has left, for the requests after that.
 func (o *options) survey(ctx context.Context, key string) (*survey.World, error) {
 	if err := o.refuseReplica(ctx); err != nil {
 		return nil, err
 	}
-	return survey.Take(ctx, o.c, o.timeout*3/5, key)
+	asking := o.timeout
+	if over, bounded := ctx.Deadline(); bounded {
+		asking = min(asking, time.Until(over))
+	}
+	return survey.Take(ctx, o.c, asking*3/5, key)
 }
 
 // A Reason is the output of why as JSON.
@@ -38,6 +42,7 @@ type Reason struct {
 	Deadlocks []Circle `json:"deadlocks"` // the deadlocks of the waiters
 	Silent    []string `json:"silent,omitempty"`
 	Mute      []string `json:"mute,omitempty"`
+	Omitted   int      `json:"omitted,omitempty"`
 }
 
 func why(ctx context.Context, o *options) int {
@@ -47,6 +52,11 @@ func why(ctx context.Context, o *options) int {
 			return 0, err
 		}
 		key := survey.KeyOf(o.args[0])
+		if w.Omitted > 0 { // of one key, a process names more calls
+			if of, err := o.survey(ctx, key); err == nil {
+				w.Replace(key, of)
+			}
+		}
 		if w.Locks[key] == nil {
 			if err := w.Read(ctx, o.c, []string{key}); err != nil {
 				return 0, err
@@ -57,7 +67,7 @@ func why(ctx context.Context, o *options) int {
 			return o.fail(exitFound, fmt.Errorf("nobody holds %s or waits for it", quoted(key))), nil
 		}
 		g := w.Graph()
-		r := Reason{Version: JSONVersion, Key: key, Holders: l.Holders, Chains: g.Chains(l), Deadlocks: []Circle{}, Silent: w.Silent, Mute: w.Mute}
+		r := Reason{Version: JSONVersion, Key: key, Holders: l.Holders, Chains: g.Chains(l), Deadlocks: []Circle{}, Silent: w.Silent, Mute: w.Mute, Omitted: w.Omitted}
 		for _, c := range g.Circles() {
 			if slices.ContainsFunc(c, func(l Link) bool { return l.Key == key }) {
 				r.Deadlocks = append(r.Deadlocks, c)
@@ -89,6 +99,7 @@ func (o *options) explain(r Reason) {
 	}
 	o.tellSilent(r.Silent, ", so a chain may end too soon")
 	o.tellMute(r.Mute)
+	o.tellOmitted(r.Omitted, ", so a chain may end too soon")
 }
 
 // tellSilent names the processes that did not answer, and the consequence.
@@ -103,6 +114,13 @@ func (o *options) tellMute(addrs []string) {
 	if len(addrs) > 0 {
 		fmt.Fprintf(o.Stderr, "%s did not answer, so locks there, and processes that listen there, may be missing: %s\n",
 			count(len(addrs), "server", "servers"), clean(strings.Join(addrs, ", ")))
+	}
+}
+
+// tellOmitted says how many locks and calls processes left out, and the consequence.
+func (o *options) tellOmitted(n int, means string) {
+	if n > 0 {
+		fmt.Fprintf(o.Stderr, "Processes did not name %s%s.\n", count(n, "lock or call", "locks and calls"), means)
 	}
 }
 
@@ -175,6 +193,7 @@ type Deadlocks struct {
 	Deadlocks []Circle `json:"deadlocks"`
 	Silent    []string `json:"silent,omitempty"`
 	Mute      []string `json:"mute,omitempty"`
+	Omitted   int      `json:"omitted,omitempty"`
 }
 
 func deadlocks(ctx context.Context, o *options) int {
@@ -189,7 +208,7 @@ func deadlocks(ctx context.Context, o *options) int {
 			code = exitFound
 		}
 		if o.json {
-			o.print(Deadlocks{JSONVersion, circles, w.Silent, w.Mute})
+			o.print(Deadlocks{JSONVersion, circles, w.Silent, w.Mute, w.Omitted})
 			return code, nil
 		}
 		for _, c := range circles {
@@ -200,6 +219,7 @@ func deadlocks(ctx context.Context, o *options) int {
 		}
 		o.tellSilent(w.Silent, ", and may be in one")
 		o.tellMute(w.Mute)
+		o.tellOmitted(w.Omitted, ", and may have left out calls of a deadlock")
 		return code, nil
 	})
 }

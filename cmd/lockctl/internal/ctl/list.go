@@ -121,9 +121,7 @@ func (o *options) show(l *Listing) {
 	}
 	o.tellSilent(l.Silent, "")
 	o.tellMute(l.Mute)
-	if l.Omitted > 0 {
-		fmt.Fprintf(o.Stderr, "Processes did not name %s; lockctl list -scan finds the locks.\n", count(l.Omitted, "lock or call", "locks and calls"))
-	}
+	o.tellOmitted(l.Omitted, "; lockctl list -scan finds the locks")
 	if l.Partial {
 		fmt.Fprintln(o.Stderr, "The sweep did not come to its end.")
 	}

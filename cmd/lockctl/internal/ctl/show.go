@@ -21,6 +21,7 @@ type Detail struct {
 	Redis   []Entry  `json:"redis"`
 	Silent  []string `json:"silent,omitempty"`
 	Mute    []string `json:"mute,omitempty"`
+	Omitted int      `json:"omitted,omitempty"`
 }
 
 // An Entry is one key in Redis.
@@ -74,7 +75,7 @@ func show(ctx context.Context, o *options) int {
 		if err != nil {
 			return 0, err
 		}
-		d := Detail{Version: JSONVersion, Lock: w.Locks[key], Redis: []Entry{}, Silent: w.Silent, Mute: w.Mute}
+		d := Detail{Version: JSONVersion, Lock: w.Locks[key], Redis: []Entry{}, Silent: w.Silent, Mute: w.Mute, Omitted: w.Omitted}
 		for _, name := range besides(key) {
 			e, ok, err := o.entry(ctx, name)
 			if err != nil {
@@ -224,4 +225,5 @@ func (o *options) detail(d Detail) {
 	}
 	o.tellSilent(d.Silent, "")
 	o.tellMute(d.Mute)
+	o.tellOmitted(d.Omitted, " of this key")
 }
