@@ -113,9 +113,17 @@ func (t *Transport) Publish(channels, texts []string) (unheard []int, err error)
 	defer cancel()
 	commands := make(rueidis.Commands, len(channels))
 	for i, channel := range channels {
-		commands[i] = t.rc.B().Publish().Channel(channel).Message(texts[i]).Build()
+		// The server that has the slot of a channel is the one where the process listens. Another one would pass the message on, but may be dead.
+		commands[i] = t.rc.B().Arbitrary("PUBLISH").Keys(channel).Args(texts[i]).Build()
 	}
-	for i, reply := range t.rc.DoMulti(ctx, commands...) {
+	replies := t.rc.DoMulti(ctx, commands...)
+	if len(replies) > 0 && errors.Is(replies[0].Error(), rueidis.ErrNoSlot) { // of one of the channels, for all: any server passes the messages on
+		for i, channel := range channels {
+			commands[i] = t.rc.B().Publish().Channel(channel).Message(texts[i]).Build()
+		}
+		replies = t.rc.DoMulti(ctx, commands...)
+	}
+	for i, reply := range replies {
 		switch n, failed := t.translate(reply).AsInt64(); {
 		case failed != nil && err == nil:
 			err = failed

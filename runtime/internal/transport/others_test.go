@@ -92,6 +92,55 @@ func TestChannels_WithoutTheAnswersOfSome(t *testing.T) {
 	u.wg.Wait()
 }
 
+// An unserved cluster knows no server of some slot at first.
+type unserved struct {
+	rueidis.Client
+	asked *atomic.Int64
+}
+
+func (s unserved) DoMulti(ctx context.Context, commands ...rueidis.Completed) []rueidis.RedisResult {
+	if s.asked.Add(1) > 1 {
+		return s.Client.DoMulti(ctx, commands...)
+	}
+	return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(rueidis.ErrNoSlot)}, len(commands))
+}
+
+// In a cluster, messages go to the servers where the processes listen, or by way of another one if a slot has no server.
+func TestPublish_InACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t)
+	rc := cluster.NewClient()
+	const texts = 50
+	var channels []string
+	want := map[string]int64{}
+	for range texts {
+		channel := protocol.ProcessChannel(protocol.NewUUID(protocol.ListensPlain))
+		channels = append(channels, channel)
+		want[cluster.Master(channel).Addr()]++
+	}
+	publish := func(rc rueidis.Client) error {
+		u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+		stopped := make(chan struct{})
+		net := New(Config{Client: rc, UUID: protocol.NewUUID(protocol.ListensPlain), User: u, Stopped: stopped, OpTimeout: 20 * time.Second})
+		unheard, err := net.Publish(channels, channels)
+		require.Empty(t, unheard, "a server of a cluster counts its own clients")
+		close(stopped)
+		net.Quit()
+		net.Unlisten()
+		u.wg.Wait()
+		return err
+	}
+	require.NoError(t, publish(rc))
+	published := map[string]int64{}
+	for _, node := range cluster.Nodes() {
+		if n := node.CommandStats()["publish"]; n > 0 {
+			published[node.Addr()] = n
+		}
+	}
+	require.Equal(t, want, published)
+	require.NoError(t, publish(unserved{rc, &atomic.Int64{}}))
+}
+
 // A question without an answer says how the server was found away, and is asked again when the server comes back before its time is over.
 func TestOthers_SayWhyTheServerIsAway(t *testing.T) {
 	t.Parallel()

@@ -26,11 +26,16 @@ func (o *options) survey(ctx context.Context, key string) (*survey.World, error)
 	if err := o.refuseReplica(ctx); err != nil {
 		return nil, err
 	}
+	heard := o.heard(ctx)
 	asking := o.timeout
 	if over, bounded := ctx.Deadline(); bounded {
 		asking = min(asking, time.Until(over))
 	}
-	return survey.Take(ctx, o.c, asking*3/5, key)
+	w, err := survey.Take(ctx, o.c, asking*3/5, key)
+	if err != nil && !heard {
+		err = fmt.Errorf("%w; the server where it would subscribe does not answer, and another try may find another one", err)
+	}
+	return w, err
 }
 
 // A Reason is the output of why as JSON.

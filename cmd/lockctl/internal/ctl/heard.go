@@ -1,0 +1,48 @@
+package ctl
+
+import (
+	"context"
+
+	"github.com/redis/rueidis"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+)
+
+// mostClients is how many clients lockctl opens at most to find one that can subscribe.
+const mostClients = 8
+
+// heard has a client that can hear answers. In a cluster the channel of a client is on the server that has its slot, and the slot is that of the
+// client's random id. If this server does not answer, heard opens another client, whose channel is perhaps on another server. It reports false if none
+// of mostClients clients is better, or ctx ends. To find out about a client takes a twentieth of -timeout at most.
+func (o *options) heard(ctx context.Context) bool {
+	if o.rc.Mode() != rueidis.ClientModeCluster {
+		return true
+	}
+	for n := 1; !o.answers(ctx); n++ {
+		before := o.c
+		if n == mostClients || o.open(ctx, lockrt.Options{}) != nil {
+			return false
+		}
+		_ = before.Close()
+	}
+	return true
+}
+
+// answers reports whether the server of the client's channel answers. A key with the name of the channel is in the same slot.
+func (o *options) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout/20)
+	defer cancel()
+	rc, key := o.rc, "lockgen_process:"+o.c.ID()
+	answered := make(chan bool, 1)
+	go func() { // to connect may take longer than ctx lasts
+		err := rc.Do(ctx, rc.B().Pttl().Key(key).Build()).Error()
+		reply, said := rueidis.IsRedisErr(err)
+		answered <- err == nil || said && !reply.IsClusterDown()
+	}()
+	select {
+	case is := <-answered:
+		return is
+	case <-ctx.Done():
+		return false
+	}
+}
