@@ -128,10 +128,11 @@ type Link struct {
 	Circle  bool     `json:"circle,omitempty"`  // the waiter is in the chain already: the chain ends here
 	Above   bool     `json:"above,omitempty"`   // the waiter is above with its holders: the chain ends here
 	Unknown bool     `json:"unknown,omitempty"` // no holder is known
+	Many    int      `json:"many,omitempty"`    // as of a Lock
 }
 
 func (g *Graph) link(n node) Link {
-	return Link{Key: n.lock.Key, Waiter: n.waiter(), Holders: n.blockers(), Stuck: g.stuck[n], Unknown: len(n.blockers()) == 0}
+	return Link{Key: n.lock.Key, Waiter: n.waiter(), Holders: n.blockers(), Stuck: g.stuck[n], Unknown: len(n.blockers()) == 0, Many: n.lock.Many}
 }
 
 // Circles returns each deadlock once, beginning with the waiter that has waited longest.

@@ -177,7 +177,7 @@ func TestRead_WithoutTheAnswersOfSome(t *testing.T) {
 	defer mute.Cont()
 	w := New()
 	w.Mute = []string{mute.Addr()}
-	require.NoError(t, w.read(t.Context(), c, []string{"k", lost}, 2*time.Second, false))
+	require.NoError(t, w.read(t.Context(), c, []string{"k", lost}, 2*time.Second, false, true))
 	require.NotNil(t, w.Locks["k"])
 	require.Len(t, w.Locks["k"].Holders, 2)
 	for _, h := range w.Locks["k"].Holders {
@@ -216,6 +216,6 @@ func TestRead_OfManyWithoutTheAnswersOfSome(t *testing.T) {
 	w.Mute = []string{mute.Addr()}
 	bounded, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a patience for each 500 keys takes longer
 	defer cancel()
-	require.NoError(t, w.read(bounded, c, append(keys, "k"), 2*time.Second, false))
+	require.NoError(t, w.read(bounded, c, append(keys, "k"), 2*time.Second, false, true))
 	require.NotNil(t, w.Locks["k"])
 }

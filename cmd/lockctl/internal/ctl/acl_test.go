@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/internal/survey"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -121,11 +122,13 @@ func TestVerbs_Permissions(t *testing.T) {
 	require.NoError(t, err)
 	until(t, "it waits", func() bool { return len(listed(t, server.URL(), "order:7").Waiters) == 1 })
 	server.Do("HSET", "java", "11111111-1111-4111-9111-111111111111:42", "1")
+	readLock(server, "page", survey.MostFields)
 	for _, c := range []struct{ args, shows string }{
 		{"list", "order:7"},
 		{"list -scan", "Java 11111111-1111-4111-9111-111111111111"},
 		{"show order:7", "orders"},
 		{"show java", "Java 11111111-1111-4111-9111-111111111111"},
+		{"show page", "Java 11111111-1111-4111-9111-111111111111"},
 		{"why order:7", "stock"},
 		{"deadlocks", "No"},
 		{"doctor", "eviction"},

@@ -36,6 +36,8 @@ func force(ctx context.Context, o *options) int {
 		}
 		from, silent = w.Locks[key], w.Silent
 		switch {
+		case from != nil && from.Many > 0:
+			return o.fail(exitFound, fmt.Errorf("%s has %d owners, too many to take it from them", quoted(key), from.Many)), nil
 		case from == nil || len(from.Holders) == 0:
 			return o.fail(exitFound, fmt.Errorf("nobody holds %s", quoted(key))), nil
 		}

@@ -43,6 +43,7 @@ type Reason struct {
 	Version   int      `json:"version"`
 	Key       string   `json:"key"`
 	Holders   []Holder `json:"holders"`
+	Many      int      `json:"many,omitempty"` // as of a Lock
 	Chains    []Link   `json:"waiters"`
 	Deadlocks []Circle `json:"deadlocks"` // the deadlocks of the waiters
 	Silent    []string `json:"silent,omitempty"`
@@ -63,7 +64,7 @@ func why(ctx context.Context, o *options) int {
 			}
 		}
 		if w.Locks[key] == nil {
-			if err := w.Read(ctx, o.c, []string{key}); err != nil {
+			if err := w.ReadLock(ctx, o.c, key); err != nil {
 				return 0, err
 			}
 		}
@@ -72,7 +73,10 @@ func why(ctx context.Context, o *options) int {
 			return o.fail(exitFound, fmt.Errorf("nobody holds %s or waits for it", quoted(key))), nil
 		}
 		g := w.Graph()
-		r := Reason{Version: JSONVersion, Key: key, Holders: l.Holders, Chains: g.Chains(l), Deadlocks: []Circle{}, Silent: w.Silent, Mute: w.Mute, Omitted: w.Omitted}
+		r := Reason{
+			Version: JSONVersion, Key: key, Holders: l.Holders, Many: l.Many, Chains: g.Chains(l), Deadlocks: []Circle{},
+			Silent: w.Silent, Mute: w.Mute, Omitted: w.Omitted,
+		}
 		for _, c := range g.Circles() {
 			if slices.ContainsFunc(c, func(l Link) bool { return l.Key == key }) {
 				r.Deadlocks = append(r.Deadlocks, c)
@@ -95,6 +99,7 @@ func (o *options) explain(r Reason) {
 		for _, h := range r.Holders {
 			fmt.Fprintf(o.Stdout, "  held by %s\n", clean(hasIt(h, now)))
 		}
+		writeMany(o.Stdout, r.Many, "  ")
 	}
 	for _, c := range r.Chains {
 		writeChain(o.Stdout, c, 0, now)
@@ -147,6 +152,13 @@ func hasIt(h Holder, now time.Time) string {
 	return text
 }
 
+// writeMany says that there are too many holders to show, if there are.
+func writeMany(w io.Writer, many int, indent string) {
+	if many > 0 {
+		fmt.Fprintf(w, "%sheld by %s, too many to show\n", indent, count(many, "owner", "owners"))
+	}
+}
+
 // waits describes a waiter, and how long it has waited.
 func waits(w Waiter, now time.Time) string {
 	text := w.String()
@@ -167,7 +179,8 @@ func writeChain(w io.Writer, l Link, depth int, now time.Time) {
 		return
 	}
 	fmt.Fprintf(w, "%s%s\n", indent, clean(waits(l.Waiter, now))+" for "+quoted(l.Key))
-	if l.Unknown {
+	writeMany(w, l.Many, indent+"  ")
+	if l.Unknown && l.Many == 0 {
 		fmt.Fprintf(w, "%s  nobody is known to have it\n", indent)
 	}
 	for _, h := range l.Holders {

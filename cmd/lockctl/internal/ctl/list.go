@@ -95,7 +95,9 @@ func (o *options) show(l *Listing) {
 			waiting = itoa(n) + ", " + since(lock.Waiters[0].Since, now)
 		}
 		row := []string{quoted(lock.Key), lock.Kind, "-", "-", nobody, "", waiting}
-		if len(lock.Holders) > 0 {
+		if lock.Many > 0 {
+			row[4] = itoa(lock.Many) + " owners"
+		} else if len(lock.Holders) > 0 {
 			h := lock.Holders[0]
 			who := h.String()
 			if h.Gone {

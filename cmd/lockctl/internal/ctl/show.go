@@ -187,7 +187,8 @@ func holds(kind string, n int) string {
 func (o *options) detail(d Detail) {
 	now := time.Now()
 	fmt.Fprintf(o.Stdout, "%s (%s)\n", quoted(d.Lock.Key), clean(d.Lock.Kind))
-	if len(d.Lock.Holders) == 0 {
+	writeMany(o.Stdout, d.Lock.Many, "  ")
+	if len(d.Lock.Holders) == 0 && d.Lock.Many == 0 {
 		fmt.Fprintln(o.Stdout, "  nobody has it")
 	}
 	for _, h := range d.Lock.Holders {
