@@ -36,7 +36,8 @@
 // unknown, the Client goes on trying in the background, and the key expires at the latest.
 //
 // Methods that read a state, or change a number, take one round trip. They end with ctx, and after OpTimeout with ErrUnavailable.
-// If a change fails, the outcome is unknown; a lost reply never makes it count twice.
+// If a change fails, the outcome is unknown; a lost reply never makes it count twice. The Client does not send the change again after
+// the call.
 //
 // # What a lease promises
 //

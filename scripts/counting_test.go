@@ -81,8 +81,8 @@ func (c *counter) countPermits() ([]int64, error) {
 	return c.eval(scripts.PermitCount, []string{c.key, c.channel, c.leases()}, plain, "7").AsIntSlice()
 }
 
-func (c *counter) totalPermits(n string) (int64, error) {
-	return c.eval(scripts.PermitSet, []string{c.key, c.channel, c.leases()}, n, plain).AsInt64()
+func (c *counter) totalPermits(number, n string) (int64, error) {
+	return c.eval(scripts.PermitSet, []string{c.key, c.channel, c.leases(), c.requests()}, append(c.head(number), n, plain)...).AsInt64()
 }
 
 func (c *counter) leaseOf(id, ms string) (int64, error) {
@@ -354,7 +354,8 @@ func TestPermits_Model(t *testing.T) {
 					exists, free = true, n-len(held)
 					said = append(said, positive(free)...)
 				}
-				twice(r, int64(free), func() (int64, error) { return c.totalPermits(strconv.Itoa(n)) })
+				number := c.number()
+				twice(r, max(int64(free), 0), func() (int64, error) { return c.totalPermits(number, strconv.Itoa(n)) })
 			},
 			"count": func(r *rapid.T) {
 				reclaim(false)
@@ -465,6 +466,7 @@ func TestCounting_LateRequestsDoNothing(t *testing.T) {
 			"release":    func() (int64, error) { return c.add(first, "1", "0") },
 			"create":     func() (int64, error) { return c.create(first, "1", "0") },
 			"drain":      func() (int64, error) { return c.drain(first) },
+			"total":      func() (int64, error) { return c.totalPermits(first, "5") },
 			"set":        func() (int64, error) { return c.startLatch(first, "1") },
 			"count down": func() (int64, error) { return c.countDown(first) },
 			"delete":     func() (int64, error) { return c.deleteLatch(first) },
@@ -479,6 +481,36 @@ func TestCounting_LateRequestsDoNothing(t *testing.T) {
 		}
 		ttl := c.int("PTTL", c.requests())
 		require.Positive(t, ttl, "what is kept for them expires")
+	})
+}
+
+// TestPermits_TotalIsSetOnce shows that the second run of a request that sets how many permits there are undoes no later change. How many are
+// free is no number that means something else.
+func TestPermits_TotalIsSetOnce(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		first := c.number()
+		n, err := c.totalPermits(first, "5")
+		require.NoError(t, err)
+		require.EqualValues(t, 5, n)
+		require.NoError(t, c.command("INCRBY", "KEY", "2").Error()) // by another client
+		n, err = c.totalPermits(first, "5")
+		require.NoError(t, err)
+		require.EqualValues(t, 5, n)
+		require.Equal(t, "7", c.dump())
+
+		var ids strings.Builder
+		for i := range 9 {
+			fmt.Fprintf(&ids, "%016d", i)
+		}
+		_, err = c.totalPermits(c.number(), "9")
+		require.NoError(t, err)
+		_, err = c.permits(c.number(), "0", "0", ids.String())
+		require.NoError(t, err)
+		n, err = c.totalPermits(c.number(), "0")
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.Equal(t, "-9", c.dump())
 	})
 }
 
@@ -584,7 +616,7 @@ func TestPermits_OfATimeAfterTheSemaphoreWasDeleted(t *testing.T) {
 
 		// The same when its size is set: one permit is taken.
 		require.NoError(t, c.command("DEL", "KEY").Error())
-		n, err = c.totalPermits("9")
+		n, err = c.totalPermits(c.number(), "9")
 		require.NoError(t, err)
 		require.EqualValues(t, 8, n)
 		require.Equal(t, "8", c.dump())
@@ -612,7 +644,7 @@ func TestCounting_KeysOfOtherTypes(t *testing.T) {
 				"drain":          func() (int64, error) { return c.drain(c.number()) },
 				"permits":        func() (int64, error) { return first(c.permits(c.number(), "0", "5", id)) },
 				"permit release": func() (int64, error) { return c.giveBackPermits(id, "0", "0") },
-				"total":          func() (int64, error) { return c.totalPermits("5") },
+				"total":          func() (int64, error) { return c.totalPermits(c.number(), "5") },
 				"lease":          func() (int64, error) { return c.leaseOf(id, "") },
 				"count":          func() (int64, error) { return first(c.countPermits()) },
 				"count down":     func() (int64, error) { return c.countDown(c.number()) },
@@ -648,7 +680,7 @@ func TestCounting_KeepsTheTimeToLive(t *testing.T) {
 			"acquire": func() (int64, error) { return c.take(c.number(), "0", "0", "1") },
 			"release": func() (int64, error) { return c.add(c.number(), "1", "0") },
 			"drain":   func() (int64, error) { return c.drain(c.number()) },
-			"total":   func() (int64, error) { return c.totalPermits("5") },
+			"total":   func() (int64, error) { return c.totalPermits(c.number(), "5") },
 			"permits": func() (int64, error) { return first(c.permits(c.number(), "0", "0", id)) },
 		} {
 			_, err := run()
@@ -658,7 +690,7 @@ func TestCounting_KeepsTheTimeToLive(t *testing.T) {
 			require.LessOrEqual(t, ttl, int64(300_000), name)
 		}
 		require.NoError(t, c.command("DEL", c.leases()).Error())
-		_, err = c.totalPermits("1")
+		_, err = c.totalPermits(c.number(), "1")
 		require.NoError(t, err)
 		got, err := c.permits(c.number(), "0", "0", id)
 		require.NoError(t, err)

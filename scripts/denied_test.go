@@ -455,7 +455,7 @@ func TestDenied_PermitsComeBackOnceOrNotAtAll(t *testing.T) {
 			before: expired, want: 6, free: "6", left: []string{held}, denied: []string{"incrby", "zcount", removes}},
 		"lease": {run: func(c *counter) (int64, error) { return c.leaseOf(held, "-1") },
 			before: expired, want: -1, free: "6", left: []string{held}, denied: []string{"incrby", "zcount", removes}},
-		"total": {run: func(c *counter) (int64, error) { return c.totalPermits("8") },
+		"total": {run: func(c *counter) (int64, error) { return c.totalPermits(c.number(), "8") },
 			before: expired, want: 7, free: "7", left: []string{held}, denied: []string{"incrby", "zcount", removes}},
 		"acquire": {run: func(c *counter) (int64, error) {
 			return first(c.permits(c.number(), "0", "0", strings.Repeat("n", 16)))

@@ -37,7 +37,7 @@ type Count struct {
 type CountSaid struct {
 	At        time.Duration // since the trace began
 	Action    string
-	Request   Request    // of all but Renew, Lease, Look, Total and Read, and of a Release only if that has one
+	Request   Request    // of all but Renew, Lease, Look and Read, and of a Release only if that has one
 	Make      int64      // of Take, Acquire, Look and Create: the permits of a new semaphore; of Start: the count; of Total: the permits
 	Wants     []Want     // of Take, Acquire, Release, Renew and Lease
 	Give      int64      // of Give

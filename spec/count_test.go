@@ -107,7 +107,7 @@ func TestCountCheckRejects(t *testing.T) {
 		"more in all, and as many are left":      with(has, total(1, 5, 1, taken(1, has[0].Srv.Taken))),
 		"more in all without a word":             with(has, total(1, 5, 3, taken(3, has[0].Srv.Taken))),
 		"as many in all, and a word":             with(has, total(1, 3, 1, taken(1, has[0].Srv.Taken), "1")),
-		"fewer than none, and a word":            with(has, total(1, 1, -1, taken(-1, has[0].Srv.Taken), "-1")),
+		"fewer than none, and a word":            with(has, total(1, 1, 0, taken(-1, has[0].Srv.Taken), "-1")),
 		"created, and it was there":              {made, create(2, 9, 1, seen(9), "9")},
 		"created as another":                     {create(1, 9, 1, seen(8), "9")},
 		"drained of one":                         {made, drain(2, 1, seen(1))},
@@ -132,6 +132,8 @@ func TestCountCheckRejects(t *testing.T) {
 	}
 	again := take(4, 0, seen(1), 2)
 	again.Request.Again, again.Request.Floor = true, 4
+	five := total(1, 5, 5, seen(5), "5")
+	five.Request = request("a", 1)
 	for name, trace := range map[string][]CountSaid{
 		"taken, and taken back": {made, found(made, 1), take(2, 1, seen(0), 1, 1), {Action: "Give", Request: request("a", 3), Give: 1, Reply: []int64{1}, Published: []string{"1"}, Srv: seen(1)},
 			again, found(again, 0), found(made, GivenUp)},
@@ -146,7 +148,8 @@ func TestCountCheckRejects(t *testing.T) {
 			lease(104, Endless, -1, taken(2, map[string]int64{"x": never}), "x"),
 			acquire(2, 105, 0, -1, taken(2, map[string]int64{"x": never}))),
 		"how many in all": append(slices.Clone(has), total(1, 3, 1, taken(1, has[0].Srv.Taken)), total(1, 5, 3, taken(3, has[0].Srv.Taken), "3"),
-			total(1, 1, -1, taken(-1, has[0].Srv.Taken)), total(1000, 1, 1, seen(1), "1"), create(2, 9, 0, seen(1))),
+			total(1, 1, 0, taken(-1, has[0].Srv.Taken)), total(1000, 1, 1, seen(1), "1"), create(2, 9, 0, seen(1))),
+		"how many in all, twice": {five, found(five, 5), create(2, 9, 0, seen(5))},
 		"created, drained, and more": {create(1, 9, 1, seen(9), "9"), create(2, 5, 0, seen(9)), drain(3, 9, seen(0)), drain(4, 0, seen(0)),
 			{Action: "Give", Request: request("a", 5), Give: -2, Had: true, Reply: []int64{1}, Srv: seen(-2)}, drain(6, 0, seen(-2))},
 		"more of none":                     {{Action: "Give", Request: request("a", 1), Give: 2, Had: true, Reply: []int64{0}, Published: []string{"2"}, Srv: seen(2)}},

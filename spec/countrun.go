@@ -33,7 +33,7 @@ func (r *countRun) do(e CountSaid) (reply []int64, noted bool) {
 	case "Lease":
 		return []int64{r.lease(e.Wants)}, false
 	case "Total":
-		return []int64{r.total(e.Make)}, false
+		return []int64{r.total(e.Make)}, true
 	case "Create":
 		if r.Is {
 			return []int64{0}, true
@@ -188,14 +188,14 @@ func (r *countRun) lease(wants []Want) int64 {
 	return r.lasts(r.Taken[id])
 }
 
-// total makes so many permits in all, taken or not, and returns how many are left.
+// total makes so many permits in all, taken or not, and returns how many are free.
 func (r *countRun) total(n int64) int64 {
 	r.reclaim(true)
 	if left := n - int64(len(r.Taken)); !r.Is || r.N != left {
 		r.Is, r.N = true, left
 		r.tell()
 	}
-	return r.N
+	return max(r.N, 0)
 }
 
 // release returns how many of the permits had not expired.

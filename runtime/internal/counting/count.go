@@ -113,19 +113,19 @@ func inTime(n int64, err error) (int64, error) {
 // Change makes a script change the count, once, however often it is sent: for the caller until ctx ends, at most for
 // the time limit of calls, and then, if anyway is set, in the background.
 func (k *Count) Change(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command) (int64, error) {
-	n, _, err := k.request(ctx, anyway, cmd)
+	n, _, err := k.request(ctx, anyway, cmd, nil)
 	return n, err
 }
 
-// request is Change, and reports whether the outcome is known.
-func (k *Count) request(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command) (n int64, known bool, err error) {
+// request is Change, and reports whether the outcome is known. late gets an answer that comes when the caller has left, see [engine.Changes.Change].
+func (k *Count) request(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command, late func(n int64)) (n int64, known bool, err error) {
 	copies := false // of a request were sent; the goroutine that sends writes it
 	var said refusal
-	n, answered, err := k.changes.Change(ctx, k.c.OpTimeout, anyway, func(number, oldest uint64) (int64, error) {
-		reply, again := k.c.Net.RunInTime(nil, cmd(numbered(number, oldest)))
+	n, answered, err := k.changes.Change(ctx, k.c.OpTimeout, anyway, func(number, oldest uint64, left <-chan struct{}) (int64, error) {
+		reply, again := k.c.Net.RunUntil(left, cmd(numbered(number, oldest)))
 		copies = copies || again
 		return said.hear(inTime(reply.Int()))
-	})
+	}, late)
 	if answered && err != nil && copies {
 		answered = false // the error is about one of them
 	}
@@ -195,14 +195,25 @@ func (k *Count) Create(ctx context.Context, n int, ttl time.Duration) (int64, er
 	return k.Change(ctx, false, func(r protocol.Request) protocol.Command { return permits.Create(r, n, ttl) })
 }
 
-// Drain takes all free permits of a semaphore, and returns how many.
+// Drain takes all free permits of a semaphore, and returns how many. Those that it takes when the caller has left it gives back.
 func (k *Count) Drain(ctx context.Context) (int64, error) {
 	permits := k.semaphore()
-	return k.Change(ctx, false, permits.Drain)
+	n, _, err := k.request(ctx, false, permits.Drain, func(n int64) { k.putBack(int(n)) })
+	return n, err
+}
+
+// putBack gives permits back that nobody wants.
+func (k *Count) putBack(n int) {
+	if n == 0 {
+		return
+	}
+	if _, err := k.Add(context.Background(), n, protocol.LeaveMissing, true); err != nil {
+		k.c.Logger.Warn("lockgen: permits could not be given back", "kind", k.Kind, "key", k.Name, "permits", n, "error", err)
+	}
 }
 
 // SetTotal sets how many permits there are in all.
 func (k *Count) SetTotal(ctx context.Context, n int) (int64, error) {
 	permits := k.c.Wire.PermitSemaphore(k.Name)
-	return k.insist(ctx, false, func() (int64, error) { return k.c.Net.Run(permits.SetTotal(n)).Int() })
+	return k.Change(ctx, false, func(r protocol.Request) protocol.Command { return permits.SetTotal(r, n) })
 }

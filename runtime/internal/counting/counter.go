@@ -1,7 +1,6 @@
 package counting
 
 import (
-	"context"
 	"strconv"
 	"sync"
 	"time"
@@ -107,9 +106,7 @@ func (s semaphores[T]) Send(b *engine.CountBatch[T], number, oldest uint64, want
 func (semaphores[T]) Grant(_ *engine.Waiter[T], _, _ time.Time) bool { return true }
 
 func (s semaphores[T]) Undo(_ *engine.Waiter[T], d engine.Demand) {
-	if _, err := s.Add(context.Background(), d.N, protocol.LeaveMissing, true); err != nil {
-		s.c.Logger.Warn("lockgen: permits could not be given back", "kind", s.Kind, "key", s.Name, "permits", d.N, "error", err)
-	}
+	s.putBack(d.N)
 }
 
 // permits is the kind of a PermitSemaphore.

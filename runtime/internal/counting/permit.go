@@ -191,7 +191,7 @@ func (k *Count) ReleaseAll(ctx context.Context, raw string, missing protocol.Mis
 		k.took(touched, raw, watchdog.ErrRefused)
 	}
 	commands := k.c.Wire.PermitSemaphore(k.Name)
-	valid, known, err := k.request(ctx, true, func(r protocol.Request) protocol.Command { return commands.ReleaseAll(r, raw, missing) })
+	valid, known, err := k.request(ctx, true, func(r protocol.Request) protocol.Command { return commands.ReleaseAll(r, raw, missing) }, nil)
 	switch {
 	case known && err == nil && valid == 0:
 		err = fmt.Errorf("%w: not all of the permits are there any more; none was given back", failure.ErrLost)

@@ -71,42 +71,56 @@ func (ch *Changes) settled(number uint64) {
 	}
 }
 
+// oldest returns the oldest number that is not settled, or 0. The caller holds ch.mu.
+func (ch *Changes) oldest() uint64 {
+	if len(ch.numbers) == 0 {
+		return 0
+	}
+	return ch.numbers[0]
+}
+
 // Change is Insist for a request that counts once, however often it is sent: send gets its number, and the oldest one that is not settled.
-func (ch *Changes) Change(ctx context.Context, limit time.Duration, anyway bool, send func(number, oldest uint64) (int64, error)) (n int64, answered bool, err error) {
+// When the caller leaves without anyway, the number is settled, so that the next request tells Redis to refuse what is late of this one. A
+// request that is under way then may take effect once all the same. late gets the answer to it, on the goroutine that sends, or is nil.
+// left is closed when the caller leaves without anyway.
+func (ch *Changes) Change(ctx context.Context, limit time.Duration, anyway bool, send func(number, oldest uint64, left <-chan struct{}) (int64, error), late func(n int64)) (n int64, answered bool, err error) {
 	ch.mu.Lock()
 	number := ch.enroll()
 	ch.mu.Unlock()
-	return ch.insist(ctx, limit, anyway, number, func() (int64, error) {
-		ch.mu.Lock()
-		oldest := ch.numbers[0]
-		ch.mu.Unlock()
-		return send(number, oldest)
-	})
+	return ch.insist(ctx, limit, anyway, number, func(oldest uint64, left <-chan struct{}) (int64, error) { return send(number, oldest, left) }, late)
 }
 
 // Insist calls send until it is answered, and then wakes the waiters of this process. It returns the answer, or answered is false: the
-// caller waits until ctx ends, and for limit at most. After that send goes on in the background if anyway is set. In the end Insist gives up.
+// caller waits until ctx ends, and for limit at most. After that send goes on in the background if anyway is set. Else Insist calls send no
+// more. In the end Insist gives up.
 // An error after a request with an unknown outcome is no answer either: the earlier one may have been done. Then
 // answered is false, too, with the error.
 func (ch *Changes) Insist(ctx context.Context, limit time.Duration, anyway bool, send func() (int64, error)) (n int64, answered bool, err error) {
-	return ch.insist(ctx, limit, anyway, 0, send)
+	return ch.insist(ctx, limit, anyway, 0, func(uint64, <-chan struct{}) (int64, error) { return send() }, nil)
 }
 
-func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool, number uint64, send func() (int64, error)) (n int64, answered bool, err error) {
+func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool, number uint64, send func(oldest uint64, left <-chan struct{}) (int64, error), late func(n int64)) (n int64, answered bool, err error) {
 	type reply struct {
 		n     int64
 		err   error
 		maybe bool // an earlier request may have been done
 	}
 	soon := monotonic.Now().Add(min(insistence, limit)) // after that Redis may have forgotten the result
-	un := unanswered{host: ch.host, soon: soon, over: soon}
+	left := make(chan struct{})                         // closed under ch.mu
+	un := unanswered{host: ch.host, left: left, soon: soon, over: soon}
 	if anyway {
 		un.over = monotonic.Now().Add(insistence)
 	}
-	done := make(chan reply, 1)
+	done := make(chan reply, 1) // sent to under ch.mu: so the caller gets the reply, or late does
 	ch.host.Spawn(func() {
 		for {
-			n, err := send()
+			ch.mu.Lock()
+			oldest, gone := ch.oldest(), un.deserted()
+			ch.mu.Unlock()
+			if gone {
+				return // the number is settled
+			}
+			n, err := send(oldest, left)
 			earlier := un.maybe
 			passing := un.failed(err)
 			if passing && un.again() {
@@ -117,10 +131,14 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 			if err == nil {
 				ch.wake()
 			}
-			ch.mu.Unlock()
 			done <- reply{n, err, earlier && err != nil}
-			if passing && anyway {
+			gone = un.deserted()
+			ch.mu.Unlock()
+			switch {
+			case passing && anyway:
 				ch.host.Abandoned(false, err)
+			case gone && err == nil && late != nil:
+				late(n)
 			}
 			return
 		}
@@ -133,14 +151,26 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 	case <-ctx.Done():
 	case <-timer.C:
 	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	select {
+	case r := <-done: // at the same time
+		return r.n, !r.maybe, r.err
+	default:
+	}
+	if !anyway {
+		close(left)
+		ch.settled(number)
+	}
 	return 0, false, nil
 }
 
 // An unanswered is a change whose requests have failed so far.
 type unanswered struct {
 	host  CountHost
-	soon  monotonic.Time // until then it is sent again for its caller, also if the client is closed
-	over  monotonic.Time // until then it is sent again without a caller
+	left  <-chan struct{} // closed when the caller has left, and wants no request any more
+	soon  monotonic.Time  // until then it is sent again for its caller, also if the client is closed
+	over  monotonic.Time  // until then it is sent again without a caller
 	down  Outage
 	pause time.Duration // before the next request
 	maybe bool          // a request may have been done
@@ -158,12 +188,26 @@ func (un *unanswered) failed(err error) (passing bool) {
 	return passing
 }
 
+// deserted reports whether the caller has left, and wants no request any more.
+func (un *unanswered) deserted() bool {
+	select {
+	case <-un.left:
+		return true
+	default:
+		return false
+	}
+}
+
 // again waits for the pause, and reports whether to send the request again.
 func (un *unanswered) again() bool {
 	switch next := monotonic.Now().Add(un.pause); {
 	case next.Before(un.soon):
-		<-time.After(un.pause)
-		return true
+		select {
+		case <-time.After(un.pause):
+			return true
+		case <-un.left:
+			return false
+		}
 	case !next.Before(un.over):
 		return false
 	case un.host.Pause(un.pause):

@@ -585,10 +585,10 @@ func TestCounter_InsistsNoLongerThanRedisRemembers(t *testing.T) {
 		counting(t, nil, func(t *testing.T, x *till) {
 			began := monotonic.Now()
 			var last time.Duration
-			_, answered, err := x.Change(t.Context(), 10*time.Minute, anyway, func(uint64, uint64) (int64, error) {
+			_, answered, err := x.Change(t.Context(), 10*time.Minute, anyway, func(uint64, uint64, <-chan struct{}) (int64, error) {
 				last = monotonic.Since(began)
 				return 0, errBroke
-			})
+			}, nil)
 			require.False(t, answered, "an earlier one may have been done")
 			require.ErrorIs(t, err, errBroke)
 			require.Greater(t, last, insistence/2)
@@ -613,10 +613,10 @@ func TestCounter_AnErrorAfterAnUnknownOutcomeIsNoAnswer(t *testing.T) {
 	} {
 		counting(t, nil, func(t *testing.T, x *till) {
 			last, tries := test.errs[len(test.errs)-1], 0
-			_, answered, err := x.Change(t.Context(), time.Minute, false, func(uint64, uint64) (int64, error) {
+			_, answered, err := x.Change(t.Context(), time.Minute, false, func(uint64, uint64, <-chan struct{}) (int64, error) {
 				tries++
 				return 0, test.errs[tries-1]
-			})
+			}, nil)
 			require.Equal(t, test.answered, answered, name)
 			require.Equal(t, last, err, name)
 			require.Len(t, test.errs, tries, name)
@@ -658,13 +658,13 @@ func TestCounter_ChangesInTheBackground(t *testing.T) {
 			w := x.waits(1, time.Hour)
 			next(t, w, Refused)
 			reachable := time.Now().Add(20 * time.Second)
-			_, answered, err := x.Change(t.Context(), 10*time.Second, anyway, func(number, oldest uint64) (int64, error) {
+			_, answered, err := x.Change(t.Context(), 10*time.Second, anyway, func(number, oldest uint64, _ <-chan struct{}) (int64, error) {
 				assert.Equal(t, []uint64{2, 2}, []uint64{number, oldest})
 				if time.Now().Before(reachable) {
 					return 0, errBroke
 				}
 				return 1, nil
-			})
+			}, nil)
 			require.False(t, answered)
 			require.Equal(t, !anyway, err != nil)
 			_, poked := w.NextEvent()
@@ -712,10 +712,10 @@ func TestCounter_Numbers(t *testing.T) {
 		next(t, w, Refused)
 		hold := make(chan struct{})
 		x.goroutines.Go(func() {
-			_, answered, err := x.Change(t.Context(), time.Hour, false, func(uint64, uint64) (int64, error) {
+			_, answered, err := x.Change(t.Context(), time.Hour, false, func(uint64, uint64, <-chan struct{}) (int64, error) {
 				<-hold
 				return 7, nil
-			})
+			}, nil)
 			assert.True(t, answered)
 			assert.NoError(t, err)
 		})

@@ -114,7 +114,7 @@ func TestCounting(t *testing.T) {
 		"release permits": {permits.Release(ids, MissingOf(0)), Command{scripts.PermitRelease, leases, []string{ids, "both", "0", "0"}}},
 		"release all or none": {permits.ReleaseAll(r, ids, MissingOf(1)),
 			Command{scripts.PermitRelease, append(leases[:3:3], "lockgen_requests:{k}:u:permit"), []string{ids, "both", "1", "1", "9", "8", "120000"}}},
-		"set total":     {permits.SetTotal(7), Command{scripts.PermitSet, leases, []string{"7", "both"}}},
+		"set total":     {permits.SetTotal(r, 7), Command{scripts.PermitSet, append(leases[:3:3], "lockgen_requests:{k}:u:permit"), []string{"9", "8", "120000", "7", "both"}}},
 		"ask a lease":   {permits.Lease(ids), Command{scripts.PermitLease, leases, []string{ids, "both", ""}}},
 		"set a lease":   {permits.SetLease(ids, time.Second), Command{scripts.PermitLease, leases, []string{ids, "both", "1000"}}},
 		"for ever":      {permits.SetLease(ids, -1), Command{scripts.PermitLease, leases, []string{ids, "both", "-1"}}},

@@ -70,9 +70,9 @@ func (s *PermitSemaphore) ReleaseAll(r Request, ids string, missing Missing) Com
 	return Command{scripts.PermitRelease, append(s.keys(), s.requests), append([]string{ids, s.p.publish, "1", string(missing)}, r.args()...)}
 }
 
-// SetTotal returns the command that sets how many permits there are in all, taken or not.
-func (s *PermitSemaphore) SetTotal(n int) Command {
-	return Command{scripts.PermitSet, s.keys(), []string{strconv.Itoa(n), s.p.publish}}
+// SetTotal returns the request that sets how many permits there are in all, taken or not. It replies how many are free, or [Outdated].
+func (s *PermitSemaphore) SetTotal(r Request, n int) Command {
+	return Command{scripts.PermitSet, append(s.keys(), s.requests), r.args(strconv.Itoa(n), s.p.publish)}
 }
 
 // NoPermit is the reply of [PermitSemaphore.Lease] if the permit does not exist.

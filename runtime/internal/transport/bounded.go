@@ -9,6 +9,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
 // Bounded runs send on another goroutine, and returns its result. The caller goes on when ctx ends, or after OpTimeout. If ctx is done
@@ -46,6 +47,24 @@ func Bounded[T any](ctx context.Context, t *Transport, send func() (T, error)) (
 func Within(ctx context.Context, t *Transport, send func() error) error {
 	_, err := Bounded(ctx, t, func() (struct{}, error) { return struct{}{}, send() })
 	return err
+}
+
+// RunUntil is [Transport.RunInTime], and does not send the command again once left is closed: nobody waits for the answer any more. It returns the
+// answer all the same, when that comes.
+func (t *Transport) RunUntil(left <-chan struct{}, cmd protocol.Command) (reply Reply, again bool) {
+	x := t.timely(cmd)
+	x.until = left
+	return x.run()
+}
+
+// deserted reports whether nobody waits for the answer any more.
+func (x *timely) deserted() bool {
+	select {
+	case <-x.until:
+		return true
+	default:
+		return false
+	}
 }
 
 // Refused is [Refused], and says of a request that was not sent since the client is closed that it is.

@@ -110,11 +110,12 @@ type timely struct {
 	net   *Transport
 	cmd   protocol.Command
 	first func(protocol.Command) Reply
-	by    successor // of the goroutine that has sent it first; nil if that one waits for the other answers, too, with the same command
-	waits bool      // that one waits all the same
-	round bool      // it is a round, and says so when it is sent again
-	takes bool      // it may lock, each time that it is done
-	way   way       // of the first command, unless there is a first
+	by    successor       // of the goroutine that has sent it first; nil if that one waits for the other answers, too, with the same command
+	waits bool            // that one waits all the same
+	round bool            // it is a round, and says so when it is sent again
+	takes bool            // it may lock, each time that it is done
+	way   way             // of the first command, unless there is a first
+	until <-chan struct{} // see [Transport.RunUntil]; nil for ever
 
 	replies chan timelyReply // has room for all
 	begin   func()           // sends the command for the first time
@@ -210,7 +211,7 @@ func (x *timely) await() (reply Reply, again bool) {
 			doubt = got.Reply
 		}
 		switch {
-		case err == nil && !(nothing && got.first), last && (sent >= MostBeside || nothing || !errors.Is(err, rueidis.ErrClosing) && !Cut(err)):
+		case err == nil && !(nothing && got.first), last && (sent >= MostBeside || nothing || x.deserted() || !errors.Is(err, rueidis.ErrClosing) && !Cut(err)):
 			l.remove(x)
 			if x.left = true; x.takes {
 				l.strays.add(x.open)
@@ -412,7 +413,7 @@ func (t *Transport) sendLate() {
 	}
 	answers := t.cluster == nil // and which server of a cluster has answered is not known
 	for _, x := range l.all {
-		if monotonic.Since(x.at) <= patience || x.sent >= MostBeside && !(answers && x.sent < mostMute && monotonic.Time(t.spoke.Load()).After(x.at)) {
+		if monotonic.Since(x.at) <= patience || x.deserted() || x.sent >= MostBeside && !(answers && x.sent < mostMute && monotonic.Time(t.spoke.Load()).After(x.at)) {
 			continue
 		}
 		l.sentAgain(x)

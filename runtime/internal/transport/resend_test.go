@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	stdnet "net"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -454,4 +455,48 @@ func TestSettled(t *testing.T) {
 		answers <- Reply{}
 		require.True(t, settled())
 	})
+}
+
+// TestRunUntil_Left shows that a command is not sent again once nobody waits for its answer, neither when that is late nor when the connection
+// breaks.
+func TestRunUntil_Left(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.ConnWriteTimeout = time.Hour })
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	net := New(Config{Client: rc, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: 10 * time.Second})
+	deserted, awaited := process.Latch(redistest.Key(t, "l")), process.Latch(redistest.Key(t, "m"))
+	require.NoError(t, net.Ask(deserted.Count()).Err()) // connects, and loads the scripts
+
+	sent := make(chan struct{}, 100)
+	proxy.OnRequest(func(cmd []string) {
+		if slices.Contains(cmd, deserted.Count().Keys[0]) {
+			sent <- struct{}{}
+		}
+	})
+	request := protocol.Request{Number: 1, Oldest: 1, Keep: time.Minute}
+	proxy.DropRequest(redistest.Command("EVALSHA"), 2, redistest.Mute)
+	left := make(chan struct{})
+	close(left)
+	answered := make(chan Reply, 1)
+	go func() {
+		reply, _ := net.RunUntil(left, deserted.Start(request, 1))
+		answered <- reply
+	}()
+	<-sent
+	reply, again := net.RunInTime(nil, awaited.Start(request, 1)) // later, and sent again as soon as it is late
+	require.True(t, again)
+	started, err := reply.Int()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, started)
+	require.Empty(t, answered)
+	proxy.Cut()
+	require.True(t, Cut((<-answered).Err()))
+	require.Empty(t, sent)
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
 }

@@ -87,7 +87,7 @@ func CountEvents(script string, keys, args []string, answer string, calls [][]st
 	case "permit_lease":
 		add(keys[0], keys[1], spec.CountSaid{Action: "Lease", Wants: []spec.Want{{IDs: ids(args[0]), TTL: number(args[2])}}})
 	case "permit_set":
-		add(keys[0], keys[1], spec.CountSaid{Action: "Total", Make: number(args[0])})
+		add(keys[0], keys[1], spec.CountSaid{Action: "Total", Request: request(0, keys[3]), Make: number(args[3])})
 	case "semaphore_set":
 		said := spec.CountSaid{Action: "Create", Request: request(0, keys[2]), Make: number(args[3])}
 		if args[5] != "0" { // with a time to live, which is not replayed

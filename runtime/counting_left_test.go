@@ -1,0 +1,150 @@
+package lockrt_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// This file has changes of counts whose callers leave before Redis has answered. The client sends no request of such a change any more. One
+// that is under way may still be done, once: the outcome is unknown. Later changes of the same client are not overtaken by it.
+
+// leave makes a call with a context that ends while Redis refuses connections, and lets connections through again.
+func (l *line) leave(t *testing.T, times int, call func(ctx context.Context) error) {
+	t.Helper()
+	l.proxy.Refuse(true)
+	for range times {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		require.ErrorIs(t, call(ctx), context.DeadlineExceeded)
+		cancel()
+	}
+	l.proxy.Refuse(false)
+}
+
+func TestFault_Semaphore_ResizesWhoseCallersHaveLeftAreNotDone(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	s := l.client.Semaphore(l.key, 0)
+	_, err := s.TrySetPermits(patient(t), 10, 0)
+	require.NoError(t, err)
+	l.leave(t, 8, func(ctx context.Context) error { _, err := s.Resize(ctx, 5); return err })
+	require.NoError(t, l.client.Close(), "which waits for what goes on in the background")
+	requireInt(t, 10, l.server, "GET", l.key)
+}
+
+func TestFault_Semaphore_DrainWhoseCallerHasLeftIsNotDone(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	s := l.client.Semaphore(l.key, 0)
+	_, err := s.TrySetPermits(patient(t), 10, 0)
+	require.NoError(t, err)
+	asks := l.seen(redistest.EvalSHA(scripts.SemaphoreDrain.SHA1()))
+	l.leave(t, 1, func(ctx context.Context) error { _, err := s.Drain(ctx); return err })
+	require.NoError(t, l.client.Close(), "which waits for what goes on in the background")
+	require.Empty(t, asks)
+	requireInt(t, 10, l.server, "GET", l.key)
+}
+
+// A Drain that is under way when its caller leaves takes permits that nobody gets. The client gives them back.
+func TestFault_Semaphore_LateDrainIsGivenBack(t *testing.T) {
+	t.Parallel()
+	atBest(t, inTime, func() bool {
+		l := newLine(t, lockrt.Options{})
+		s := l.client.Semaphore(l.key, 0)
+		_, err := s.TrySetPermits(patient(t), 10, 0)
+		require.NoError(t, err)
+		drains, releases := make(chan struct{}, 100), make(chan struct{}, 100)
+		l.proxy.OnRequest(func(cmd []string) {
+			switch {
+			case redistest.EvalSHA(scripts.SemaphoreDrain.SHA1())(cmd):
+				drains <- struct{}{}
+			case redistest.EvalSHA(scripts.SemaphoreRelease.SHA1())(cmd):
+				releases <- struct{}{}
+			}
+		})
+		l.proxy.Blackhole(redistest.Requests)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		got := later(func() error { _, err := s.Drain(ctx); return err })
+		if !underWay(l, drains, got) {
+			return false
+		}
+		cancel()
+		require.ErrorIs(t, receive(t, got, "the call that gave up"), context.Canceled)
+		requireInt(t, 10, l.server, "GET", l.key)
+		l.proxy.Deliver()
+		receive(t, releases, "the release")
+		until(t, "it is given back", func() bool { return number(t, l.server, "GET", l.key) == 10 })
+		tidy(t, l.client, l.server, l.key)
+		return true
+	})
+}
+
+// A change that Redis confirms is not undone by earlier ones of the same client, whose callers have left.
+func TestFault_Permit_SetPermitsIsNotOvertaken(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	s := l.client.PermitSemaphore(l.key, 0)
+	require.NoError(t, s.SetPermits(patient(t), 3))
+	lost := l.proxy.DropRequest(redistest.EvalSHA(scripts.PermitSet.SHA1()), 1, redistest.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	got := later(func() error { return s.SetPermits(ctx, 5) })
+	receive(t, lost.Done(), "the loss")
+	cancel()
+	if err := receive(t, got, "the call that gave up"); err != nil { // or it was sent again before
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	l.leave(t, 1, func(ctx context.Context) error { return s.SetPermits(ctx, 6) })
+	require.NoError(t, s.SetPermits(patient(t), 10))
+	require.NoError(t, l.client.Close(), "which waits for what goes on in the background")
+	requireInt(t, 10, l.server, "GET", l.key)
+}
+
+// SetPermits counts once: its second run does not undo what other processes have done since the first.
+func TestFault_Permit_LostSetPermitsCountsOnce(t *testing.T) {
+	t.Parallel()
+	everyLoss(t, func(t *testing.T, l *line, drop func(match func(cmd []string) bool, n int) *redistest.Drop) {
+		s := l.client.PermitSemaphore(l.key, 0)
+		require.NoError(t, s.SetPermits(patient(t), 3))
+		lost := drop(redistest.EvalSHA(scripts.PermitSet.SHA1()), 1)
+		require.NoError(t, s.SetPermits(patient(t), 5))
+		receive(t, lost.Done(), "the loss")
+		requireInt(t, 5, l.server, "GET", l.key)
+		tidyPermits(t, l.client, l.server, l.key)
+	})
+}
+
+// A Delete whose caller has left deletes no latch that another process starts later.
+func TestFault_Latch_DeleteWhoseCallerHasLeftIsNotDone(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	latch, other := l.client.CountDownLatch(l.key), newClient(t, lockrt.Options{}).CountDownLatch(l.key)
+	_, err := latch.SetCount(patient(t), 2)
+	require.NoError(t, err)
+	asks := l.seen(redistest.EvalSHA(scripts.LatchDelete.SHA1()))
+	var waits <-chan error
+	l.leave(t, 1, func(ctx context.Context) error {
+		_, err := latch.Delete(ctx)
+		_, otherErr := other.Delete(patient(t))
+		require.NoError(t, otherErr)
+		started, otherErr := other.SetCount(patient(t), 3)
+		require.NoError(t, otherErr)
+		require.True(t, started)
+		waits = later(func() error { return other.Wait(patient(t)) })
+		return err
+	})
+	require.NoError(t, l.client.Close(), "which waits for what goes on in the background")
+	require.Empty(t, asks)
+	for range 3 {
+		_, err := other.CountDown(t.Context())
+		require.NoError(t, err)
+	}
+	require.NoError(t, receive(t, waits, "the latch"))
+}

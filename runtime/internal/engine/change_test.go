@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
+)
+
+// oldest is a send of a change that tells the oldest number that is not settled.
+func oldest(_, oldest uint64, _ <-chan struct{}) (int64, error) { return int64(oldest), nil }
+
+// A change without an answer is sent again as long as its caller waits, and no more when the caller has left, unless it is made anyway. The
+// next request tells Redis to refuse what is late of it.
+func TestInsist_SendsNoMoreWhenTheCallerHasLeft(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]struct{ ctx, limit time.Duration }{
+		"ctx":   {5050 * time.Millisecond, time.Minute}, // in a pause
+		"limit": {time.Minute, 5050 * time.Millisecond},
+	} {
+		for _, anyway := range []bool{false, true} {
+			counting(t, nil, func(t *testing.T, x *till) {
+				ctx, cancel := context.WithTimeout(t.Context(), ends.ctx)
+				defer cancel()
+				var sent atomic.Int32
+				calls := []func() (answered bool, err error){
+					func() (bool, error) {
+						_, answered, err := x.Change(ctx, ends.limit, anyway, func(uint64, uint64, <-chan struct{}) (int64, error) {
+							sent.Add(1)
+							return 0, errBroke
+						}, nil)
+						return answered, err
+					},
+					func() (bool, error) {
+						_, answered, err := x.Insist(ctx, ends.limit, anyway, func() (int64, error) {
+							sent.Add(1)
+							return 0, errBroke
+						})
+						return answered, err
+					},
+				}
+				var callers sync.WaitGroup
+				began := monotonic.Now()
+				for _, call := range calls {
+					callers.Go(func() {
+						answered, _ := call()
+						assert.False(t, answered, name)
+					})
+				}
+				callers.Wait()
+				require.LessOrEqual(t, monotonic.Since(began), 5050*time.Millisecond, name)
+				before := sent.Load()
+				require.Greater(t, before, int32(2*len(calls)), name)
+				n, answered, err := x.Change(t.Context(), time.Minute, false, oldest, nil)
+				require.NoError(t, err)
+				require.True(t, answered)
+				if anyway {
+					require.EqualValues(t, 1, n, "the change goes on")
+				} else {
+					require.EqualValues(t, 2, n, "the change is settled")
+				}
+				x.goroutines.Wait()
+				require.Equal(t, anyway, sent.Load() > before, name)
+				require.Equal(t, anyway, len(x.saw().abandoned) > 0, name)
+			})
+		}
+	}
+}
+
+// A request that is under way when its caller leaves may be done or not. The next request says that it is settled, and it is not sent
+// again. If it is done all the same, late gets the answer, and the waiters of this process wake.
+func TestChange_UnderWayWhenTheCallerLeaves(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err  error
+		late []int64
+	}{
+		"unknown": {err: errBroke},
+		"no":      {err: errPasses},
+		"refused": {err: errLasting},
+		"done":    {late: []int64{7}},
+	} {
+		counting(t, dictate(CountAnswer{TTL: -1}), func(t *testing.T, x *till) {
+			w := x.waits(1, time.Hour)
+			next(t, w, Refused)
+			ctx, cancel := context.WithCancel(t.Context())
+			answer := make(chan struct{})
+			var late []int64
+			sent := 0
+			var told <-chan struct{}
+			x.goroutines.Go(func() {
+				synctest.Wait()
+				cancel()
+			})
+			_, answered, err := x.Change(ctx, time.Minute, false, func(_, _ uint64, left <-chan struct{}) (int64, error) {
+				sent, told = sent+1, left
+				<-answer
+				return 7, test.err
+			}, func(n int64) { late = append(late, n) })
+			require.False(t, answered, name)
+			require.NoError(t, err, name)
+			<-told
+			n, answered, err := x.Change(t.Context(), time.Minute, false, oldest, nil)
+			require.NoError(t, err, name)
+			require.True(t, answered, name)
+			require.EqualValues(t, 3, n, name)
+			next(t, w, Reason)
+			close(answer)
+			synctest.Wait()
+			_, woken := w.NextEvent()
+			require.Equal(t, test.err == nil, woken, name)
+			x.goroutines.Wait()
+			require.Equal(t, 1, sent, name)
+			require.Equal(t, test.late, late, name)
+			require.Empty(t, x.saw().abandoned, name)
+			x.Leave(w)
+		})
+	}
+}
+
+// A tardy host starts goroutines when it is told to.
+type tardy struct {
+	*till
+
+	start []func()
+}
+
+func (h *tardy) Spawn(f func()) { h.start = append(h.start, f) }
+
+// A change whose caller has left before its first request is sent never is.
+func TestChange_NeverSentWhenTheCallerHasLeftBefore(t *testing.T) {
+	t.Parallel()
+	counting(t, nil, func(t *testing.T, x *till) {
+		host := &tardy{till: x}
+		x.Init(x, host, &x.lock)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, answered, err := x.Change(ctx, time.Minute, false, func(uint64, uint64, <-chan struct{}) (int64, error) {
+			t.Error("it is sent")
+			return 0, nil
+		}, nil)
+		require.False(t, answered)
+		require.NoError(t, err)
+		for _, f := range host.start {
+			f()
+		}
+		require.Len(t, host.start, 1)
+	})
+}
+
+// Either the caller gets the answer, or late does, also when the caller leaves at the same time.
+func TestChange_OneGetsTheAnswer(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		counting(t, nil, func(t *testing.T, x *till) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var late atomic.Int64
+			n, answered, err := x.Change(ctx, time.Minute, false, func(uint64, uint64, <-chan struct{}) (int64, error) {
+				cancel()
+				return 7, nil
+			}, func(n int64) { late.Add(n) })
+			require.NoError(t, err)
+			x.goroutines.Wait()
+			require.Equal(t, answered, n == 7)
+			require.Equal(t, answered, late.Load() == 0)
+			require.EqualValues(t, 7, n+late.Load())
+		})
+	}
+}
