@@ -390,7 +390,7 @@ func TestMutex_DoUnlocksWhateverHappens(t *testing.T) {
 		require.NoError(t, second(m.ForceUnlock(patient(t))))
 		return context.Cause(ctx)
 	})
-	require.Equal(t, 1, strings.Count(err.Error(), "lease lost: taken by force"), "told once")
+	require.Equal(t, 1, strings.Count(err.Error(), "lease lost: "), "told once, whichever way the client learns first that the key is gone")
 	require.ErrorIs(t, m.Do(patient(t), nil, lockrt.WithLease(-1)), lockrt.ErrBadOption)
 }
 
