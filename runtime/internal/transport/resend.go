@@ -413,7 +413,13 @@ func (t *Transport) sendLate() {
 	}
 	answers := t.cluster == nil // and which server of a cluster has answered is not known
 	for _, x := range l.all {
-		if monotonic.Since(x.at) <= patience || x.deserted() || x.sent >= MostBeside && !(answers && x.sent < mostMute && monotonic.Time(t.spoke.Load()).After(x.at)) {
+		if monotonic.Since(x.at) <= patience || x.sent >= MostBeside && !(answers && x.sent < mostMute && monotonic.Time(t.spoke.Load()).After(x.at)) {
+			continue
+		}
+		if x.deserted() {
+			if x.sent == 1 && x.on == nil { // the connection may be mute for others, too
+				l.avoid(x)
+			}
 			continue
 		}
 		l.sentAgain(x)
