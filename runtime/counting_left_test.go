@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
@@ -82,6 +83,44 @@ func TestFault_Semaphore_LateDrainIsGivenBack(t *testing.T) {
 		receive(t, releases, "the release")
 		until(t, "it is given back", func() bool { return number(t, l.server, "GET", l.key) == 10 })
 		tidy(t, l.client, l.server, l.key)
+		return true
+	})
+}
+
+// After a Drain no permit is free: not even those that an earlier Drain took whose caller has left.
+func TestFault_Semaphore_LateDrainStaysAfterAnother(t *testing.T) {
+	t.Parallel()
+	atBest(t, inTime, func() bool {
+		l := newLine(t, lockrt.Options{})
+		s := l.client.Semaphore(l.key, 0)
+		_, err := s.TrySetPermits(patient(t), 10, 0)
+		require.NoError(t, err)
+		drains := l.seen(redistest.EvalSHA(scripts.SemaphoreDrain.SHA1()))
+		l.proxy.Blackhole(redistest.Replies)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		got := later(func() error { _, err := s.Drain(ctx); return err })
+		if !underWay(l, drains, got) {
+			return false
+		}
+		until(t, "it has taken all", func() bool { return number(t, l.server, "GET", l.key) == 0 })
+		cancel()
+		require.ErrorIs(t, receive(t, got, "the call that gave up"), context.Canceled)
+		sent := l.seen(func([]string) bool { return true }) // the network is silent: it may be the HELLO of another connection
+		second := make(chan int, 1)
+		go func() {
+			n, err := s.Drain(patient(t))
+			assert.NoError(t, err)
+			second <- n
+		}()
+		receive(t, sent, "the second request")
+		l.proxy.Deliver()
+		if receive(t, second, "the second Drain") != 0 { // it began when the permits were given back
+			return false
+		}
+		require.NoError(t, l.client.Close(), "which waits for what goes on in the background")
+		requireInt(t, 0, l.server, "GET", l.key)
+		l.server.Do("DEL", l.key)
 		return true
 	})
 }

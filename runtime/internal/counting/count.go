@@ -62,6 +62,7 @@ type Count struct {
 	entry   Entry
 	mu      *sync.Mutex // of the entry
 	changes *engine.Changes
+	drains  atomic.Int64         // how many have begun
 	permits map[*Permit]struct{} // that this process holds; guarded by mu
 }
 
@@ -195,10 +196,15 @@ func (k *Count) Create(ctx context.Context, n int, ttl time.Duration) (int64, er
 	return k.Change(ctx, false, func(r protocol.Request) protocol.Command { return permits.Create(r, n, ttl) })
 }
 
-// Drain takes all free permits of a semaphore, and returns how many. Those that it takes when the caller has left it gives back.
+// Drain takes all free permits of a semaphore, and returns how many. Those that it takes when the caller has left it gives back, unless
+// another Drain has begun since: after that none is to be free.
 func (k *Count) Drain(ctx context.Context) (int64, error) {
-	permits := k.semaphore()
-	n, _, err := k.request(ctx, false, permits.Drain, func(n int64) { k.putBack(int(n)) })
+	permits, mine := k.semaphore(), k.drains.Add(1)
+	n, _, err := k.request(ctx, false, permits.Drain, func(n int64) {
+		if k.drains.Load() == mine {
+			k.putBack(int(n))
+		}
+	})
 	return n, err
 }
 
