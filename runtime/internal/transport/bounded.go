@@ -57,16 +57,6 @@ func (t *Transport) RunUntil(left <-chan struct{}, cmd protocol.Command) (reply 
 	return x.run()
 }
 
-// deserted reports whether nobody waits for the answer any more.
-func (x *timely) deserted() bool {
-	select {
-	case <-x.until:
-		return true
-	default:
-		return false
-	}
-}
-
 // Refused is [Refused], and says of a request that was not sent since the client is closed that it is.
 func (t *Transport) Refused(err error) error {
 	if errors.Is(err, rueidis.ErrClosing) && t.Closing() {

@@ -52,3 +52,13 @@ func (d *deadline) stop() (awaited bool) {
 	d.timer.Stop()
 	return true
 }
+
+// closed reports whether a channel is closed to which nothing is sent.
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}

@@ -211,7 +211,7 @@ func (x *timely) await() (reply Reply, again bool) {
 			doubt = got.Reply
 		}
 		switch {
-		case err == nil && !(nothing && got.first), last && (sent >= MostBeside || nothing || x.deserted() || !errors.Is(err, rueidis.ErrClosing) && !Cut(err)):
+		case err == nil && !(nothing && got.first), last && (sent >= MostBeside || nothing || closed(x.until) || !errors.Is(err, rueidis.ErrClosing) && !Cut(err)):
 			l.remove(x)
 			if x.left = true; x.takes {
 				l.strays.add(x.open)
@@ -416,7 +416,7 @@ func (t *Transport) sendLate() {
 		if monotonic.Since(x.at) <= patience || x.sent >= MostBeside && !(answers && x.sent < mostMute && monotonic.Time(t.spoke.Load()).After(x.at)) {
 			continue
 		}
-		if x.deserted() {
+		if closed(x.until) {
 			if x.sent == 1 && x.on == nil { // the connection may be mute for others, too
 				l.avoid(x)
 			}
