@@ -124,7 +124,7 @@ func (t *Term) write(ctx context.Context) error {
 // keep writes the record again and again while the lease lasts, and removes it then, so that observers see the end.
 func (t *Term) keep() {
 	pause, ended, confirm := t.e.confirmEvery, t.lease.Context().Done(), t.confirm
-	timer, written := time.NewTimer(pause), monotonic.Now()
+	written, timer := monotonic.Now(), time.NewTimer(pause)
 	defer timer.Stop()
 	for t.lease.Err() == nil {
 		write := true
