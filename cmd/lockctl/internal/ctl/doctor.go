@@ -3,6 +3,7 @@ package ctl
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -172,12 +173,13 @@ func (e *examination) run(ctx context.Context) error {
 		}
 	}
 	e.info = parseInfo(text) // which is empty if it is refused
-	for _, name := range []string{"client-output-buffer-limit", "timeout", "tcp-keepalive", "busy-reply-threshold", "lua-time-limit", "appendfsync", "min-replicas-to-write"} {
-		reply, err := e.node.Do(ctx, e.node.B().ConfigGet().Parameter(name).Build()).AsStrMap()
-		if err == nil {
-			for k, v := range reply {
-				e.config[k] = v
-			}
+	var asks rueidis.Commands
+	for _, name := range []string{"client-output-buffer-limit", "timeout", "appendfsync", "min-replicas-to-write"} {
+		asks = append(asks, e.node.B().ConfigGet().Parameter(name).Build())
+	}
+	for _, reply := range e.node.DoMulti(ctx, asks...) {
+		if config, err := reply.AsStrMap(); err == nil {
+			maps.Copy(e.config, config)
 		}
 	}
 	e.say("latency", latencies[2] < 50*time.Millisecond, stateNote,

@@ -51,15 +51,20 @@ func (e *examination) rights(ctx context.Context) {
 		key = survey.KeyOf(e.o.args[0])
 		of = "a Mutex with the key " + quoted(key)
 	}
+	commands := rightsOn(key, e.o.rc.Mode() == rueidis.ClientModeCluster)
+	tries := make(rueidis.Commands, len(commands))
+	for i, command := range commands {
+		tries[i] = e.node.B().Arbitrary("ACL", "DRYRUN", user).Args(command...).Build()
+	}
 	var lacks lacking
-	for _, command := range rightsOn(key, e.o.rc.Mode() == rueidis.ClientModeCluster) {
-		said, err := e.node.Do(ctx, e.node.B().Arbitrary("ACL", "DRYRUN", user).Args(command...).Build()).ToString()
+	for i, reply := range e.node.DoMulti(ctx, tries...) { // one round trip: a server may be far away
+		said, err := reply.ToString()
 		if err != nil {
 			e.add("rights", stateUnknown, "the user is "+user+"; ACL DRYRUN: "+err.Error(), "")
 			return
 		}
 		if said != "OK" {
-			lacks.add(command, said)
+			lacks.add(commands[i], said)
 		}
 	}
 	e.say("rights", lacks.nothing(), state, fmt.Sprintf("the user %s may do what %s needs", user, of),
