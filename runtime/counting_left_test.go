@@ -28,12 +28,20 @@ func (l *line) leave(t *testing.T, times int, call func(ctx context.Context) err
 	l.proxy.Refuse(false)
 }
 
+// tenPermits returns a semaphore with ten permits.
+func (l *line) tenPermits(t *testing.T) *lockrt.Semaphore {
+	t.Helper()
+	s := l.client.Semaphore(l.key, 0)
+	created, err := s.TrySetPermits(patient(t), 10, 0)
+	require.NoError(t, err)
+	require.True(t, created)
+	return s
+}
+
 func TestFault_Semaphore_ResizesWhoseCallersHaveLeftAreNotDone(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
-	s := l.client.Semaphore(l.key, 0)
-	_, err := s.TrySetPermits(patient(t), 10, 0)
-	require.NoError(t, err)
+	s := l.tenPermits(t)
 	l.leave(t, 8, func(ctx context.Context) error { _, err := s.Resize(ctx, 5); return err })
 	require.NoError(t, l.client.Close(), "which waits for what goes on in the background")
 	requireInt(t, 10, l.server, "GET", l.key)
@@ -42,9 +50,7 @@ func TestFault_Semaphore_ResizesWhoseCallersHaveLeftAreNotDone(t *testing.T) {
 func TestFault_Semaphore_DrainWhoseCallerHasLeftIsNotDone(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, lockrt.Options{})
-	s := l.client.Semaphore(l.key, 0)
-	_, err := s.TrySetPermits(patient(t), 10, 0)
-	require.NoError(t, err)
+	s := l.tenPermits(t)
 	asks := l.seen(redistest.EvalSHA(scripts.SemaphoreDrain.SHA1()))
 	l.leave(t, 1, func(ctx context.Context) error { _, err := s.Drain(ctx); return err })
 	require.NoError(t, l.client.Close(), "which waits for what goes on in the background")
@@ -57,9 +63,7 @@ func TestFault_Semaphore_LateDrainIsGivenBack(t *testing.T) {
 	t.Parallel()
 	atBest(t, inTime, func() bool {
 		l := newLine(t, lockrt.Options{})
-		s := l.client.Semaphore(l.key, 0)
-		_, err := s.TrySetPermits(patient(t), 10, 0)
-		require.NoError(t, err)
+		s := l.tenPermits(t)
 		drains, releases := make(chan struct{}, 100), make(chan struct{}, 100)
 		l.proxy.OnRequest(func(cmd []string) {
 			switch {
@@ -92,9 +96,7 @@ func TestFault_Semaphore_LateDrainStaysAfterAnother(t *testing.T) {
 	t.Parallel()
 	atBest(t, inTime, func() bool {
 		l := newLine(t, lockrt.Options{})
-		s := l.client.Semaphore(l.key, 0)
-		_, err := s.TrySetPermits(patient(t), 10, 0)
-		require.NoError(t, err)
+		s := l.tenPermits(t)
 		drains := l.seen(redistest.EvalSHA(scripts.SemaphoreDrain.SHA1()))
 		l.proxy.Blackhole(redistest.Replies)
 		ctx, cancel := context.WithCancel(t.Context())

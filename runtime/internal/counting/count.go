@@ -135,11 +135,12 @@ func (k *Count) request(ctx context.Context, anyway bool, cmd func(protocol.Requ
 	return n, known, err
 }
 
-// insist calls send until it is answered, like Change.
-func (k *Count) insist(ctx context.Context, anyway bool, send func() (int64, error)) (int64, error) {
+// insist calls send until it is answered: for the caller at most for the time limit of calls, and then in the background.
+func (k *Count) insist(send func() (int64, error)) (int64, error) {
 	var said refusal
-	n, answered, err := k.changes.Insist(ctx, k.c.OpTimeout, anyway, func() (int64, error) { return said.hear(send()) })
-	return k.changed(ctx, anyway, n, answered, err, &said)
+	ctx := context.Background()
+	n, answered, err := k.changes.Insist(ctx, k.c.OpTimeout, func() (int64, error) { return said.hear(send()) })
+	return k.changed(ctx, true, n, answered, err, &said)
 }
 
 // A refusal is the last error that Redis replied to a request.

@@ -159,7 +159,7 @@ func (p *Permit) Lost(cause error) {
 func (k *Count) giveBack(ids string, missing protocol.Missing) (valid int64, sent bool, err error) {
 	var tries bool // used by the goroutine that sends, until it has the answer
 	commands := k.c.Wire.PermitSemaphore(k.Name)
-	valid, err = k.insist(context.Background(), true, func() (int64, error) {
+	valid, err = k.insist(func() (int64, error) {
 		reply, again := k.c.Net.RunInTime(nil, commands.Release(ids, missing))
 		valid, err := reply.Int()
 		tries = tries || again || transport.Unknown(err)

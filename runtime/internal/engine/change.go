@@ -80,9 +80,9 @@ func (ch *Changes) oldest() uint64 {
 }
 
 // Change is Insist for a request that counts once, however often it is sent: send gets its number, and the oldest one that is not settled.
-// When the caller leaves without anyway, the number is settled, so that the next request tells Redis to refuse what is late of this one. A
-// request that is under way then may take effect once all the same. late gets the answer to it, on the goroutine that sends, or is nil.
-// left is closed when the caller leaves without anyway.
+// Without anyway, Change closes left and calls send no more when the caller leaves. The number is settled then: the next request tells Redis to refuse
+// the late copies of this one. A request that is under way may take effect once all the same. late gets the answer to it, on the goroutine that sends,
+// or is nil.
 func (ch *Changes) Change(ctx context.Context, limit time.Duration, anyway bool, send func(number, oldest uint64, left <-chan struct{}) (int64, error), late func(n int64)) (n int64, answered bool, err error) {
 	ch.mu.Lock()
 	number := ch.enroll()
@@ -91,12 +91,11 @@ func (ch *Changes) Change(ctx context.Context, limit time.Duration, anyway bool,
 }
 
 // Insist calls send until it is answered, and then wakes the waiters of this process. It returns the answer, or answered is false: the
-// caller waits until ctx ends, and for limit at most. After that send goes on in the background if anyway is set. Else Insist calls send no
-// more. In the end Insist gives up.
+// caller waits until ctx ends, and for limit at most. After that send goes on in the background. In the end Insist gives up.
 // An error after a request with an unknown outcome is no answer either: the earlier one may have been done. Then
 // answered is false, too, with the error.
-func (ch *Changes) Insist(ctx context.Context, limit time.Duration, anyway bool, send func() (int64, error)) (n int64, answered bool, err error) {
-	return ch.insist(ctx, limit, anyway, 0, func(uint64, <-chan struct{}) (int64, error) { return send() }, nil)
+func (ch *Changes) Insist(ctx context.Context, limit time.Duration, send func() (int64, error)) (n int64, answered bool, err error) {
+	return ch.insist(ctx, limit, true, 0, func(uint64, <-chan struct{}) (int64, error) { return send() }, nil)
 }
 
 func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool, number uint64, send func(oldest uint64, left <-chan struct{}) (int64, error), late func(n int64)) (n int64, answered bool, err error) {

@@ -689,7 +689,7 @@ func TestCounter_ChangesAfterTheEnd(t *testing.T) {
 		var sent atomic.Int32
 		time.AfterFunc(5*time.Second, cancel)
 		began := time.Now()
-		_, answered, _ := x.Insist(ctx, time.Second*20, true, func() (int64, error) {
+		_, answered, _ := x.Insist(ctx, time.Second*20, func() (int64, error) {
 			sent.Add(1)
 			return 0, errBroke
 		})
