@@ -222,26 +222,35 @@ func TestTracking_ServerComesBackEmpty(t *testing.T) {
 	told(t, again)
 }
 
-// kill closes the tracked connection at the server.
+// kill closes the tracked connection at the server when it has subscribed. Before that, the client would report that subscribing failed, as well.
 func kill(t *testing.T, server *redistest.RedisServer) {
 	t.Helper()
 	var id string
-	until(t, "there is a tracked connection", func() bool {
-		id = watcher(t, server)
+	until(t, "there is a tracked connection that has subscribed", func() bool {
+		id = found(t, server, trackingAndSubscribed)
 		return id != ""
 	})
 	server.Do("CLIENT", "KILL", "ID", id)
 }
 
-var tracking = regexp.MustCompile(`(?m)^id=(\d+) .* flags=\w*t\w* `)
+var (
+	tracking              = regexp.MustCompile(`(?m)^id=(\d+) .* flags=\w*t\w* `)
+	trackingAndSubscribed = regexp.MustCompile(`(?m)^id=(\d+) .* flags=\w*t\w* .* sub=[1-9]`)
+)
 
 // watcher returns the id of the tracked connection, or "".
 func watcher(tb testing.TB, server *redistest.RedisServer) string {
 	tb.Helper()
+	return found(tb, server, tracking)
+}
+
+// found returns the id of a connection of the server's list, or "".
+func found(tb testing.TB, server *redistest.RedisServer, connection *regexp.Regexp) string {
+	tb.Helper()
 	list, err := server.Do("CLIENT", "LIST").ToString()
 	require.NoError(tb, err)
-	if found := tracking.FindStringSubmatch(list); found != nil {
-		return found[1]
+	if id := connection.FindStringSubmatch(list); id != nil {
+		return id[1]
 	}
 	return ""
 }
