@@ -126,7 +126,7 @@ func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
 	l.trust(max(l.trusted(), sent.Add(lives-Margin(lives))), max(l.end(), sent.Add(lives)))
 	if !sent.Before(l.sent) {
 		l.sent = sent
-		if !l.anew {
+		if l.next.IsZero() || l.next.After(monotonic.Now()) { // otherwise a renewal is due now, which may be for a reason that is younger than the request
 			l.next = sent.Add(Interval(min(ttl, l.TTL)))
 		}
 	}

@@ -276,3 +276,38 @@ func TestWatchdog_WhatComesAndGoesLeavesTheLoopAsleep(t *testing.T) {
 		})
 	}
 }
+
+// A Recheck makes a request that is sent after it, also while two requests are under way, of which the older is answered before the Recheck and the
+// newer after it.
+func TestRecheck_WhileTwoRequestsAreUnderWay(t *testing.T) {
+	answers := make(chan chan struct{})
+	answered := make(chan struct{})
+	w := New(said(func([]*Lease, []time.Duration) ([]bool, error) {
+		answer := make(chan struct{})
+		answers <- answer
+		<-answer
+		return []bool{true}, nil
+	}), atMost(10), func(*Lease, error) { answered <- struct{}{} })
+	w.looping.Do(func() {}) // no loop: the test says when a pass comes
+	l, lost := lease("k", time.Hour, true)
+	w.Start(l, time.Now(), time.Hour)
+	recheck := func() chan struct{} {
+		w.Recheck()
+		w.pass()
+		return <-answers
+	}
+	older, newer := recheck(), recheck()
+	close(older)
+	<-answered
+	w.Recheck()
+	close(newer)
+	<-answered
+	w.pass()
+	w.mu.Lock()
+	require.NotEqual(t, stageIdle, l.stage)
+	w.mu.Unlock()
+	close(<-answers)
+	<-answered
+	w.Close()
+	require.Empty(t, lost)
+}

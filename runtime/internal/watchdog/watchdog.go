@@ -139,7 +139,7 @@ func (w *Watchdog) Guard(l *Lease, sent time.Time, ttl time.Duration) (sooner bo
 	asked := monotonic.Of(sent)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	l.stage, l.anew = stageIdle, false
+	l.stage, l.anew, l.next = stageIdle, false, 0
 	l.confirm(asked, ttl)
 	// A Recheck finds the leases that were started before it. This one was only asked for before: the server may have lost it since.
 	if asked.Before(w.recheck) {
