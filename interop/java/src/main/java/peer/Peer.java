@@ -175,10 +175,13 @@ public final class Peer {
 
     /** Tells whether a thread waits to be told that something is free. */
     private static boolean parked(Thread thread) {
-        if (thread == null) {
+        if (thread == null || thread.getState() != Thread.State.WAITING && thread.getState() != Thread.State.TIMED_WAITING) {
             return false;
         }
         for (StackTraceElement frame : thread.getStackTrace()) {
+            if (frame.getMethodName().equals("<init>")) {
+                continue; // Redisson makes what the thread will wait for before it asks once more
+            }
             if (frame.getClassName().equals("java.util.concurrent.Semaphore")
                     || frame.getClassName().contains("ReclosableLatch")
                     || frame.getClassName().equals("java.lang.Thread") && frame.getMethodName().equals("sleep")) {
