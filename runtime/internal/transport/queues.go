@@ -67,10 +67,16 @@ func (q *queues) pick(kind int, same bool) (next int, ok bool) {
 func (q *queues) first(kind, most, part int, some []Request) (_ []Request, callers int) {
 	of := &q.of[kind]
 	n := min(len(of.requests), most, max(part, of.whole))
-	some, callers = append(some, of.requests[:n]...), of.callers
-	left := copy(of.requests, of.requests[n:])
-	clear(of.requests[left:])
-	if of.requests = of.requests[:left]; left == 0 {
+	callers = of.callers
+	if n == len(of.requests) && len(some) == 0 && cap(of.requests) <= 2*most { // usually it has no more: then the two change their rooms
+		some, of.requests = of.requests, some
+	} else {
+		some = append(some, of.requests[:n]...)
+		left := copy(of.requests, of.requests[n:])
+		clear(of.requests[left:])
+		of.requests = of.requests[:left]
+	}
+	if len(of.requests) == 0 {
 		of.callers = 0
 	}
 	of.whole = max(0, of.whole-n)
