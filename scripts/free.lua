@@ -3,9 +3,10 @@
 --
 -- ARGV[1]       message: 0, the unlock message of Redisson
 -- ARGV[2]       publish command: publish, spublish or both: see say.lua
--- KEYS[3 * i - 2]  a lock
--- KEYS[3 * i - 1]  its wait queue: a list of processes
--- KEYS[3 * i]      its channel
+-- KEYS[i]       a lock; n is the number of locks
+-- KEYS[n + i]   its wait queue: a list of processes
+-- KEYS[#KEYS]   the channel of the first lock: so Redis refuses a user who has no permission for such names at once, and
+--               not only when somebody waits
 -- ARGV[i + 2]   its owner
 --
 -- Reply: 0 when every lock was its owner's and is free now, and no client has subscribed to its channel; else four values
@@ -18,8 +19,8 @@
 -- Twice: the second run finds a lock that is not the owner's and changes nothing. HDEL and PUBLISH are among the
 -- commands that Redis permits when it is out of memory.
 -- Lua finds local names sooner than global ones.
-local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
-local message, publish, n, too = ARGV[1], ARGV[2], #KEYS / 3
+local call, pcall, sub, KEYS, ARGV = redis.call, redis.pcall, string.sub, KEYS, ARGV
+local message, publish, n, too = ARGV[1], ARGV[2], (#KEYS - 1) / 2
 if publish == 'both' then
   publish, too = 'publish', 'spublish'
 end
@@ -35,21 +36,17 @@ end
 
 -- Usually no process waits for them. So the script asks once for several locks, and for each only if there is a wait
 -- queue.
-local nobody = n > 1
-if nobody then
-  local lists = {false, false, false, false, false, false, false, false} -- so that the table need not grow so often
-  for i = 1, n do
-    lists[i] = KEYS[3 * i - 1]
-  end
-  nobody = call('exists', unpack(lists, 1, n)) == 0
-end
+local nobody = n > 1 and call('exists', unpack(KEYS, n + 1, 2 * n)) == 0
 
 local replies
 for i = 1, n do
-  local channel, what, heard = KEYS[3 * i], 3, 0
-  if nobody or call('exists', KEYS[3 * i - 1]) == 0 then
-    what = pcall('hdel', KEYS[3 * i - 2], ARGV[i + 2])
+  local waiting, what, heard = KEYS[n + i], 3, 0
+  if nobody or call('exists', waiting) == 0 then
+    what = pcall('hdel', KEYS[i], ARGV[i + 2])
     if what == 1 then
+      -- The names of a wait queue and of a channel end alike. The script makes the second one in less time than Redis
+      -- takes to receive it.
+      local channel = i == 1 and KEYS[#KEYS] or 'redisson_lock__channel' .. sub(waiting, #'lockgen_waiting' + 1)
       if too then
         heard = listening(too, channel, pcall(too, channel, message))
       end

@@ -5,7 +5,7 @@
 -- ARGV[2 * i - 1]   its owner
 -- ARGV[2 * i]       its lease in milliseconds
 --
--- or, for locks that have the same lease:
+-- or, for locks that have the same lease and of which none is named twice:
 -- ARGV[i]           the owner of the lock KEYS[i]
 -- ARGV[#ARGV]       the lease of each
 --
@@ -37,18 +37,18 @@ local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 
 -- Several locks are usually free. So the script asks once for all of them, and for each only if they are not; or if a
 -- lock is named twice, and so is not free any more the second time.
+local own, lease, replies = #ARGV == 2 * #KEYS, ARGV[#ARGV]
 local free = #KEYS > 1
-if free then
+if free and own then
   local seen = {}
   for i = 1, #KEYS do
     local lock = KEYS[i]
     free = free and not seen[lock]
     seen[lock] = i
   end
-  free = free and call('exists', unpack(KEYS)) == 0
 end
+free = free and call('exists', unpack(KEYS)) == 0
 
-local own, lease, replies = #ARGV == 2 * #KEYS, ARGV[#ARGV]
 for i = 1, #KEYS do
   local lock, owner = KEYS[i], ARGV[i]
   if own then

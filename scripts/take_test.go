@@ -22,11 +22,20 @@ func takes(all ...*scene) rueidis.RedisResult {
 
 // frees releases locks for which no process of this library waits.
 func frees(all ...*scene) rueidis.RedisResult {
-	keys, args := []string(nil), []string{unlocked, plain}
+	return freesBy(plain, all...)
+}
+
+// freesBy is frees with a command that publishes.
+func freesBy(publish string, all ...*scene) rueidis.RedisResult {
+	keys, args := []string(nil), []string{unlocked, publish}
 	for _, s := range all {
-		keys = append(keys, s.key, s.waiting(), s.channel)
+		keys = append(keys, s.key)
 		args = append(args, ours)
 	}
+	for _, s := range all {
+		keys = append(keys, s.waiting())
+	}
+	keys = append(keys, all[0].channel)
 	return all[0].eval(scripts.Free, keys, args...)
 }
 
@@ -98,12 +107,10 @@ func TestFree_SaysWhetherRedissonsWaitersListen(t *testing.T) {
 			s, other, quiet := newSceneUnheard(t, c), newSceneUnheard(t, c), newSceneUnheard(t, c)
 			all := []*scene{s, other, quiet}
 			frees := func(publish string) rueidis.RedisResult {
-				keys, args := []string(nil), []string{unlocked, publish}
 				for _, one := range all {
 					one.set(oursHeld)
-					keys, args = append(keys, one.key, one.waiting(), one.channel), append(args, ours)
 				}
-				return s.eval(scripts.Free, keys, args...)
+				return freesBy(publish, all...)
 			}
 			releases := func(one *scene) int64 {
 				one.set(oursHeld)
@@ -134,6 +141,24 @@ func TestFree_SaysWhetherRedissonsWaitersListen(t *testing.T) {
 			require.Equal(t, []int64{0, 1}, []int64{reply[0], reply[3]})
 		})
 	}
+}
+
+// The message goes to the channel that Redisson gives a key, also if a part of the key decides its slot.
+func TestFree_Channel(t *testing.T) {
+	t.Parallel()
+	onBackends(t, func(t *testing.T, s *scene) {
+		first := newSceneUnheard(t, s.c)
+		first.set(oursHeld)
+		s.key = "{" + s.key + "}:7"
+		s.channel = "redisson_lock__channel:" + s.key
+		s.listen()
+		s.set(oursHeld)
+		keys := []string{first.key, s.key, first.waiting(), "lockgen_waiting:" + s.key, first.channel}
+		reply, err := numbers(s.eval(scripts.Free, keys, unlocked, plain, ours, ours).ToArray())
+		require.NoError(t, err)
+		require.Equal(t, []int64{0, 0, 0, 0, 0, 0, 0, 1}, reply)
+		require.Equal(t, []string{unlocked}, s.messages())
+	})
 }
 
 // TestTake_TheSameTwice shows that a lock that one run takes for one owner is not free for the

@@ -77,15 +77,16 @@ func ReadAcquire(a Answer) Verdict {
 
 // Frees is the batch of releases of locks that nobody of this library waits for.
 func (p *Process) Frees() Batch {
-	return Batch{Script: scripts.Free, Common: []string{unlocked, p.publish}}
+	return Batch{Script: scripts.Free, Common: []string{unlocked, p.publish}, Channel: true}
 }
 
 // Free appends the release of a lock for which nobody is known to wait. [ReadRelease] reads its answer, which is
 // [Contended] if that is not so.
 func (p *Process) Free(to *Texts, key string, number uint64) {
 	var b [mostOwner]byte
-	n, owner := mutexNamesIn(to, key, p.appendOwner(b[:0], number))
-	to.add(key, n.waiting, n.channel)
+	waiting, owner := waitingIn(to, key, p.appendOwner(b[:0], number))
+	to.add(key)
+	to.behind = append(to.behind, waiting)
 	to.say(owner)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,8 +45,10 @@ func TestMutex(t *testing.T) {
 		{"acquire with tokens, in the wait queue", func(to *Texts) {
 			p.Acquire(to, "k", Ticket{Number: 5, Tokens: 3}, StillQueued, 4, 30*second)
 		}, []string{"k", "lockgen_waiting:{k}", "redisson_lock_token:{k}"}, []string{"30000", "u:5+3,60000", "2", "4", "60000"}},
-		{"free", func(to *Texts) { p.Free(to, "k", 5) },
-			[]string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}"}, []string{"u:5"}},
+		{"free", func(to *Texts) {
+			p.Free(to, "k", 5)
+			p.Free(to, "{l}", 6)
+		}, []string{"k", "{l}", "lockgen_waiting:{k}", "lockgen_waiting:{l}"}, []string{"u:5", "u:6"}},
 		{"release", func(to *Texts) { p.Release(to, "k", Release{Of: Ticket{Number: 5}}) },
 			[]string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}", "redisson_lock_token:{k}"}, []string{"u:5", "", "0", "0"}},
 		{"release to a ticket of the same process", func(to *Texts) {
@@ -57,6 +60,7 @@ func TestMutex(t *testing.T) {
 			t.Parallel()
 			x := Texts{Keys: []string{"before"}, Args: []string{"and", "this"}}
 			c.send(&x)
+			new(Batch).End(&x, 1)
 			require.Equal(t, append([]string{"before"}, c.keys...), x.Keys)
 			require.Equal(t, append([]string{"and", "this"}, c.args...), x.Args)
 		})
@@ -69,7 +73,7 @@ func TestBatches(t *testing.T) {
 	for _, c := range []struct{ got, want Batch }{
 		{p.Takes(), Batch{Script: scripts.Take, Shares: true}},
 		{p.Acquires(), Batch{Script: scripts.Acquire}},
-		{p.Frees(), Batch{Script: scripts.Free, Common: []string{"0", "both"}}},
+		{p.Frees(), Batch{Script: scripts.Free, Common: []string{"0", "both"}, Channel: true}},
 		{p.Releases(), Batch{Script: scripts.Release, Common: []string{"0", "both", "2000"}}},
 		{p.Renewals(RenewLock), Batch{Script: scripts.Renew}},
 		{p.Renewals(RenewReader), Batch{Script: scripts.RWReadRenew}},
@@ -83,7 +87,7 @@ func TestBatches(t *testing.T) {
 func TestTexts(t *testing.T) { // testing.AllocsPerRun does not allow parallel tests
 	p := process()
 	const many = 100
-	x := Texts{Keys: make([]string, 0, 3*many), Args: make([]string, 0, 2*many)}
+	x := Texts{Keys: make([]string, 0, 2*many+1), Args: make([]string, 0, 2*many)}
 	names := make([]string, many)
 	for i := range names {
 		names[i] = fmt.Sprint("key", i)
@@ -99,10 +103,12 @@ func TestTexts(t *testing.T) { // testing.AllocsPerRun does not allow parallel t
 		for i, key := range names[:n] {
 			p.Free(&x, key, uint64(i))
 		}
+		batch := Batch{Channel: true}
+		batch.End(&x, n)
 	}
-	for _, send := range []func(n int){takes, frees} {
-		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { send(1) }), 1.0)
-		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { send(many) }), 4.0)
+	for more, send := range []func(n int){takes, frees} { // the name of a channel is a string of its own
+		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { send(1) }), 1.0+float64(more))
+		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { send(many) }), 4.0+float64(more))
 	}
 	takes(many)
 	for i, key := range names {
@@ -110,37 +116,42 @@ func TestTexts(t *testing.T) { // testing.AllocsPerRun does not allow parallel t
 	}
 	frees(many)
 	for i, key := range names {
-		n := mutexNamesOf(key)
-		require.Equal(t, []string{key, n.waiting, n.channel, p.Owner(uint64(i))}, append(slices.Clone(x.Keys[3*i:3*i+3]), x.Args[i]))
+		require.Equal(t, []string{key, mutexNamesOf(key).waiting, p.Owner(uint64(i))}, []string{x.Keys[i], x.Keys[many+i], x.Args[i]})
 	}
 }
 
-// The lease of many requests stands once behind their owners if it is the same for all.
-func TestBatch_Share(t *testing.T) {
+// The lease of many requests stands once behind their owners if it is the same for all, and if they are for different keys.
+func TestBatch_Shares(t *testing.T) {
 	t.Parallel()
 	p := process()
 	for _, c := range []struct {
 		common []string
+		keys   string
 		leases []time.Duration
 		want   []string
 	}{
-		{nil, []time.Duration{time.Second}, []string{"u:0", "1000"}},
-		{nil, []time.Duration{time.Second, time.Second}, []string{"u:0", "u:1", "1000"}},
-		{[]string{"first"}, []time.Duration{time.Second, time.Second, time.Second}, []string{"first", "u:0", "u:1", "u:2", "1000"}},
-		{[]string{"first"}, []time.Duration{time.Second, time.Minute}, []string{"first", "u:0", "1000", "u:1", "60000"}},
-		{nil, []time.Duration{time.Minute, time.Second, time.Second}, []string{"u:0", "60000", "u:1", "1000", "u:2", "1000"}},
+		{nil, "a", []time.Duration{time.Second}, []string{"u:0", "1000"}},
+		{nil, "ab", []time.Duration{time.Second, time.Second}, []string{"u:0", "u:1", "1000"}},
+		{[]string{"first"}, "abc", []time.Duration{time.Second, time.Second, time.Second}, []string{"first", "u:0", "u:1", "u:2", "1000"}},
+		{[]string{"first"}, "ab", []time.Duration{time.Second, time.Minute}, []string{"first", "u:0", "1000", "u:1", "60000"}},
+		{nil, "abc", []time.Duration{time.Minute, time.Second, time.Second}, []string{"u:0", "60000", "u:1", "1000", "u:2", "1000"}},
+		{nil, "aba", []time.Duration{time.Second, time.Second, time.Second}, []string{"u:0", "1000", "u:1", "1000", "u:2", "1000"}},
 	} {
-		x := Texts{Args: slices.Clone(c.common)}
-		for i, lease := range c.leases {
-			p.Take(&x, "k", uint64(i), lease)
+		var x Texts
+		for range 2 { // what is left of a command changes nothing in the next one
+			x.Begin(len(c.leases), c.common)
+			for i, lease := range c.leases {
+				p.Take(&x, c.keys[i:i+1], uint64(i), lease)
+			}
+			other := slices.Clone(x.Args)
+			batch := Batch{Common: c.common}
+			batch.End(&x, len(c.leases))
+			require.Equal(t, other, x.Args, "of a script that does not know it")
+			batch.Shares = true
+			batch.End(&x, len(c.leases))
+			require.Equal(t, c.want, x.Args)
+			require.Equal(t, strings.Split(c.keys, ""), x.Keys)
 		}
-		other := slices.Clone(x.Args)
-		batch := Batch{Common: c.common}
-		batch.Share(&x, len(c.leases))
-		require.Equal(t, other, x.Args, "of a script that does not know it")
-		batch.Shares = true
-		batch.Share(&x, len(c.leases))
-		require.Equal(t, c.want, x.Args)
 	}
 }
 
@@ -148,13 +159,15 @@ func TestBatch_Share(t *testing.T) {
 func TestTexts_StayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	p := process()
-	x := Texts{left: 8}
+	x, batch := Texts{left: 8}, p.Frees()
 	p.Free(&x, "k", 5)
+	batch.End(&x, 1)
 	keys, args := slices.Clone(x.Keys), slices.Clone(x.Args)
 	p.Take(&x, "another", 12345678, time.Second)
 	p.Free(&x, "a longer one", 6)
 	x.Clear()
 	p.Free(&x, "other", 7)
+	batch.End(&x, 1)
 	require.Equal(t, []string{"k", "lockgen_waiting:{k}", "redisson_lock__channel:{k}"}, keys)
 	require.Equal(t, []string{"u:5"}, args)
 	require.Equal(t, []string{"other", "lockgen_waiting:{other}", "redisson_lock__channel:{other}"}, x.Keys)

@@ -106,23 +106,19 @@ func mutexNamesOf(key string) mutexNames {
 	return mutexNames{all[:waiting], all[waiting:channel], all[channel:]}
 }
 
-// mutexNamesIn returns the names but the counter, and another text, which it writes to x.
-func mutexNamesIn(x *Texts, key string, more []byte) (names mutexNames, text string) {
+// waitingIn returns the name of the wait queue, and another text, which it writes to x.
+func waitingIn(x *Texts, key string, more []byte) (waiting, text string) {
 	open, end := tagOf(key)
-	beside := len(open) + len(key) + len(end)
-	waiting := len(waitingPrefix) + beside
-	channel := waiting + len(channelPrefix) + beside
-	b := x.room(channel + len(more))
+	length := len(waitingPrefix) + len(open) + len(key) + len(end)
+	b := x.room(length + len(more))
 	start := b.Len()
-	for _, prefix := range [...]string{waitingPrefix, channelPrefix} {
-		b.WriteString(prefix)
-		b.WriteString(open)
-		b.WriteString(key)
-		b.WriteString(end)
-	}
+	b.WriteString(waitingPrefix)
+	b.WriteString(open)
+	b.WriteString(key)
+	b.WriteString(end)
 	b.Write(more)
-	all := b.String()[start:]
-	return mutexNames{waiting: all[:waiting], channel: all[waiting:channel]}, all[channel:]
+	both := b.String()[start:]
+	return both[:length], both[length:]
 }
 
 // tagOf returns what stands before and behind a key in a name beside it that shares its slot.

@@ -27,13 +27,18 @@ type Command struct {
 
 // A Batch is a script that handles many requests in one call, each independently of the others.
 type Batch struct {
-	Script *scripts.Script
-	Common []string // the arguments before those of the requests
-	Shares bool     // of the two arguments of each request, the second one stands once behind all if it is the same for all
+	Script  *scripts.Script
+	Common  []string // the arguments before those of the requests
+	Shares  bool     // of the two arguments of each request, the second one stands once behind all if it is the same for all, and if all keys differ
+	Channel bool     // the channel of the first lock stands behind all keys
 }
 
-// Share has the requests share the argument that is the same for all, once n of them are in x, if there is one.
-func (b *Batch) Share(x *Texts, n int) {
+// End completes x, once n requests are in it.
+func (b *Batch) End(x *Texts, n int) {
+	x.Keys = append(x.Keys, x.behind...)
+	if b.Channel {
+		x.Keys = append(x.Keys, LockChannel(x.Keys[0]))
+	}
 	if b.Shares && n > 1 {
 		x.share(n, len(b.Common))
 	}

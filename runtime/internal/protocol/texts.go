@@ -7,8 +7,10 @@ import "strings"
 type Texts struct {
 	Keys, Args []string
 
-	left int // how many requests append theirs yet, if that is known: for as many of them there is room
-	made strings.Builder
+	behind []string            // keys that stand behind those of all requests
+	left   int                 // how many requests append theirs yet, if that is known: for as many of them there is room
+	seen   map[string]struct{} // of share; empty between its calls
+	made   strings.Builder
 }
 
 const (
@@ -43,7 +45,7 @@ func (x *Texts) text(b []byte) string {
 }
 
 // share has the last argument of n requests, each of which has two behind the first ones of the command, stand once behind all, if it is the
-// same for all.
+// same for all, and if all keys differ.
 func (x *Texts) share(n, first int) {
 	args := x.Args[first:]
 	last := args[len(args)-1]
@@ -52,12 +54,28 @@ func (x *Texts) share(n, first int) {
 			return
 		}
 	}
+	if !x.differ() {
+		return
+	}
 	for i := range n {
 		args[i] = args[2*i]
 	}
 	args[n] = last
 	clear(args[n+1:])
 	x.Args = x.Args[:first+n+1]
+}
+
+// differ reports whether no key is there twice.
+func (x *Texts) differ() bool {
+	if x.seen == nil {
+		x.seen = make(map[string]struct{}, len(x.Keys))
+	}
+	for _, key := range x.Keys {
+		x.seen[key] = struct{}{}
+	}
+	differ := len(x.seen) == len(x.Keys)
+	clear(x.seen)
+	return differ
 }
 
 // Begin makes x empty but for the first arguments of a command for n requests.
@@ -70,6 +88,7 @@ func (x *Texts) Begin(n int, common []string) {
 func (x *Texts) Clear() {
 	clear(x.Keys)
 	clear(x.Args)
-	x.Keys, x.Args = x.Keys[:0], x.Args[:0]
+	clear(x.behind)
+	x.Keys, x.Args, x.behind = x.Keys[:0], x.Args[:0], x.behind[:0]
 	x.made.Reset()
 }

@@ -36,7 +36,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "free without owner", kind: "mutex", script: "free.lua",
-		old: "    what = pcall('hdel', KEYS[3 * i - 2], ARGV[i + 2])\n", new: "    what = pcall('del', KEYS[3 * i - 2])\n",
+		old: "    what = pcall('hdel', KEYS[i], ARGV[i + 2])\n", new: "    what = pcall('del', KEYS[i])\n",
 	},
 	{
 		name: "taken without a look", kind: "mutex", script: "acquire.lua",

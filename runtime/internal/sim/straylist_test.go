@@ -45,7 +45,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "freed past the line", kind: "mutex", script: "free.lua",
-		old: "  if nobody or call('exists', KEYS[3 * i - 1]) == 0 then\n", new: "  if true then\n",
+		old: "  if nobody or call('exists', waiting) == 0 then\n", new: "  if true then\n",
 	},
 	{
 		strays: true, name: "renewed after Unlock", kind: "mutex",

@@ -319,7 +319,7 @@ func (c *call) command() protocol.Command {
 	for _, r := range c.some {
 		r.Append(&c.texts, c.resent)
 	}
-	batch.Share(&c.texts, len(c.some))
+	batch.End(&c.texts, len(c.some))
 	if c.sent.IsZero() {
 		c.sent, c.resends = monotonic.Now().Std(), c.of.box.net.Resent()
 	}

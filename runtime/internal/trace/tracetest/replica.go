@@ -283,7 +283,7 @@ func (c *Command) answer(script string, keys, args []string) func(i, each int) s
 	return func(i, _ int) string {
 		switch script {
 		case "free":
-			if !called("hdel", keys[3*i], args[2+i]) {
+			if !called("hdel", keys[i], args[2+i]) {
 				return ":3"
 			}
 		case "release":

@@ -128,9 +128,9 @@ func RequestsOf(script string, keys, args []string, at func(i, each int) string,
 			add(at(i, 1), key, "RunRenew", args[2*i], args[2*i+1], 0)
 		}
 	case "free":
-		for i := 0; 3*i < len(keys); i++ {
+		for i, key := range keys[:(len(keys)-1)/2] {
 			if value := at(i, 4); value != ":3" { // else somebody is in the wait queue, and nothing was done
-				add(value, keys[3*i], "RunRelease", args[2+i], "", 0)
+				add(value, key, "RunRelease", args[2+i], "", 0)
 			}
 		}
 	case "release":
