@@ -168,9 +168,13 @@ func TestRunBatch(t *testing.T) {
 	frees := p.Frees()
 	texts := protocol.Texts{Args: slices.Clone(frees.Common)}
 	p.Free(&texts, key, 1)
+	frees.End(&texts, 1)
 	free := protocol.Command{Script: frees.Script, Keys: texts.Keys, Args: texts.Args}
 	require.NoError(t, server.Do("HSET", key, p.Owner(1), "1").Error())
 	require.NoError(t, net.RunBatch(free), "which is answered by one number")
+	n, err := server.Do("EXISTS", key).AsInt64()
+	require.NoError(t, err)
+	require.Zero(t, n)
 	require.Error(t, net.RunBatch(p.Inspect(key)), "which is no batch")
 }
 

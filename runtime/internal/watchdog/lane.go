@@ -212,7 +212,7 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 		case outcomes[i] != nil:
 			r.failed(answered, outcomes[i])
 		case !r.looks: // the answer to a look is as was known
-			l.confirm(now, ttls[i])
+			w.confirm(l, now, ttls[i])
 			if w.traced != nil {
 				w.traced(trace.Renewed, l, l.end())
 			}

@@ -113,8 +113,9 @@ func (l *Lease) end() monotonic.Time { return monotonic.Time(l.ends.Load()) }
 // grant of another one, so answers for less, and late ones, shorten no trust. The next renewal is due after a third of
 // the lease time of a renewal, also if the key lives for longer, or ends before that: a renewal also finds losses. An
 // update is the exception: it may end the key early, so a request that the server may have run before it confirms no
-// more than the shortest update gives. The caller holds Watchdog.mu.
-func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
+// more than the shortest update gives. An answer does not put off a renewal that is due now, nor one for a [Watchdog.Recheck] that came
+// after the request: it may be older than the reason for that. The caller holds Watchdog.mu.
+func (w *Watchdog) confirm(l *Lease, sent monotonic.Time, ttl time.Duration) {
 	if x := l.extra.Load(); x != nil {
 		x.failing, x.looks = nil, 0
 		ttl = x.updates.worth(sent, ttl)
@@ -126,7 +127,7 @@ func (l *Lease) confirm(sent monotonic.Time, ttl time.Duration) {
 	l.trust(max(l.trusted(), sent.Add(lives-Margin(lives))), max(l.end(), sent.Add(lives)))
 	if !sent.Before(l.sent) {
 		l.sent = sent
-		if l.next.IsZero() || l.next.After(monotonic.Now()) { // otherwise a renewal is due now, which may be for a reason that is younger than the request
+		if l.next.IsZero() || l.next.After(monotonic.Now()) && !sent.Before(w.recheck) {
 			l.next = sent.Add(Interval(min(ttl, l.TTL)))
 		}
 	}

@@ -277,37 +277,54 @@ func TestWatchdog_WhatComesAndGoesLeavesTheLoopAsleep(t *testing.T) {
 	}
 }
 
-// A Recheck makes a request that is sent after it, also while two requests are under way, of which the older is answered before the Recheck and the
-// newer after it.
-func TestRecheck_WhileTwoRequestsAreUnderWay(t *testing.T) {
-	answers := make(chan chan struct{})
-	answered := make(chan struct{})
-	w := New(said(func([]*Lease, []time.Duration) ([]bool, error) {
-		answer := make(chan struct{})
-		answers <- answer
-		<-answer
-		return []bool{true}, nil
-	}), atMost(10), func(*Lease, error) { answered <- struct{}{} })
-	w.looping.Do(func() {}) // no loop: the test says when a pass comes
-	l, lost := lease("k", time.Hour, true)
-	w.Start(l, time.Now(), time.Hour)
-	recheck := func() chan struct{} {
-		w.Recheck()
-		w.pass()
-		return <-answers
+// A Recheck makes a request that is sent after it, and that is sent again if it fails, whatever is answered meanwhile to older requests.
+func TestRecheck_WhileRequestsAreUnderWay(t *testing.T) {
+	for name, answer := range map[string]func(w *Watchdog, older, newer func(error)){
+		"the newer one is answered after the next Recheck": func(w *Watchdog, older, newer func(error)) {
+			older(nil)
+			w.Recheck()
+			newer(nil)
+		},
+		"the older one is answered after the newer one has failed": func(_ *Watchdog, older, newer func(error)) {
+			newer(errDown)
+			older(nil)
+		},
+		"the older one is answered before the newer one has failed": func(_ *Watchdog, older, newer func(error)) {
+			older(nil)
+			newer(errDown)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := make(chan chan error)
+				w := New(said(func([]*Lease, []time.Duration) ([]bool, error) {
+					answer := make(chan error)
+					asked <- answer
+					return []bool{true}, <-answer
+				}), atMost(10), nil)
+				w.looping.Do(func() {}) // no loop: the test says when a pass comes
+				l, lost := lease("k", time.Hour, true)
+				w.Start(l, time.Now(), time.Hour)
+				recheck := func() func(error) {
+					w.Recheck()
+					w.pass()
+					answer := <-asked
+					return func(err error) {
+						answer <- err
+						synctest.Wait()
+					}
+				}
+				older := recheck()
+				advance(ms)
+				answer(w, older, recheck())
+				advance(time.Second) // a request that has failed is due again by then
+				w.pass()
+				(<-asked) <- nil
+				synctest.Wait()
+				require.Greater(t, monotonic.Until(l.next), Interval(l.TTL)-time.Minute)
+				w.Close()
+				require.Empty(t, lost)
+			})
+		})
 	}
-	older, newer := recheck(), recheck()
-	close(older)
-	<-answered
-	w.Recheck()
-	close(newer)
-	<-answered
-	w.pass()
-	w.mu.Lock()
-	require.NotEqual(t, stageIdle, l.stage)
-	w.mu.Unlock()
-	close(<-answers)
-	<-answered
-	w.Close()
-	require.Empty(t, lost)
 }

@@ -80,7 +80,7 @@ func (w *Watchdog) Update(l *Lease, sent time.Time, ttl, late time.Duration, ext
 			case outcome == Refused && alone && u.begun == own:
 				l.trust(max(until, l.trusted()), max(ends, l.end()))
 			case (outcome == Done || outcome == Repeated) && extends && !l.Renew && !u.overtake(asked):
-				l.confirm(asked, ttl)
+				w.confirm(l, asked, ttl)
 			}
 			u.settled = now
 			l.next, l.anew = now, l.stage == stageSent

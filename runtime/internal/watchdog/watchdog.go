@@ -140,7 +140,7 @@ func (w *Watchdog) Guard(l *Lease, sent time.Time, ttl time.Duration) (sooner bo
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	l.stage, l.anew, l.next = stageIdle, false, 0
-	l.confirm(asked, ttl)
+	w.confirm(l, asked, ttl)
 	// A Recheck finds the leases that were started before it. This one was only asked for before: the server may have lost it since.
 	if asked.Before(w.recheck) {
 		l.again(l.Began())
@@ -232,7 +232,7 @@ func (w *Watchdog) Extend(l *Lease, sent time.Time, ttl time.Duration) {
 		if l.index < 0 { // stopped or lost meanwhile, which it stays
 			return
 		}
-		l.confirm(asked, ttl)
+		w.confirm(l, asked, ttl)
 		if w.traced != nil {
 			w.traced(trace.Renewed, l, l.end())
 		}
