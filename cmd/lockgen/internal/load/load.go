@@ -235,10 +235,10 @@ func (l *loader) scan(pkg *packages.Package, hits map[string]bool) (inTests bool
 		hits[name] = true
 		switch {
 		case l.unbuildable(name, src):
-		case strings.HasSuffix(name, "_test.go"):
-			inTests = true
 		case slices.Contains(pkg.IgnoredFiles, name):
 			l.excluded(name, src)
+		case strings.HasSuffix(name, "_test.go"):
+			inTests = true
 		}
 	}
 	return inTests, nil
