@@ -108,18 +108,10 @@ var needed = []string{"nil", "append", "make", "byte", "string", "error"}
 
 // importable reports whether a package may import another: what is internal only from where it is internal to.
 func importable(path, from string) bool {
-	at := -1
-	switch {
-	case strings.HasPrefix(path, "internal/") || path == "internal":
-		at = 0
-	case strings.Contains(path, "/internal/"):
-		at = strings.LastIndex(path, "/internal/")
-	case strings.HasSuffix(path, "/internal"):
-		at = len(path) - len("/internal")
-	}
+	at := strings.LastIndex("/"+path+"/", "/internal/")
 	if at < 0 {
 		return true
 	}
-	parent := path[:at]
+	parent := path[:max(at-1, 0)]
 	return from == parent || strings.HasPrefix(from, parent+"/")
 }
