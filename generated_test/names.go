@@ -47,3 +47,19 @@ type Store[K ~string, N number, _ any] interface {
 	//lockgen:lock key=names:{k}:{n}
 	Put(ctx context.Context, k K, n N) (N, error)
 }
+
+// Pointed has constraints that begin with a star. Without interface{} around it, Go takes the first one for the length of an array.
+//
+//lockgen:service
+type Pointed[P *Order,] interface {
+	//lockgen:lock key=pointed:{id}
+	Save(ctx context.Context, id string, p P) error
+}
+
+// Either is Pointed with a union.
+//
+//lockgen:service
+type Either[P *Order | *s,] interface {
+	//lockgen:lock key=either:{id}
+	Save(ctx context.Context, id string, p P) error
+}

@@ -296,3 +296,109 @@ func (StoreKeys[K, N, T]) Put(k K, n N) (string, error) {
 	}
 	return string(b), nil
 }
+
+// LockedPointed is a Pointed that holds the annotated locks around each call.
+type LockedPointed[P interface {
+	*Order
+}] struct {
+	next  Pointed[P]
+	locks gen.Acquirer
+}
+
+func _[P interface {
+	*Order
+}]() {
+	var _ Pointed[P] = (*LockedPointed[P])(nil)
+}
+
+// NewLockedPointed wraps next. What opts say counts more than the annotations.
+func NewLockedPointed[P interface {
+	*Order
+}](next Pointed[P], locks *lockrt1.Client, opts ...lockrt1.LockOption) *LockedPointed[P] {
+	return &LockedPointed[P]{next: next, locks: gen.With(locks, opts...)}
+}
+
+var lockPointedSave = gen.Spec{Name: "generatedtest.Pointed.Save", Template: "pointed:{id}", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+
+// Save holds pointed:{id}.
+func (s *LockedPointed[P]) Save(ctx context1.Context, id string, p P) (err error) {
+	key, err := PointedKeys[P]{}.Save(id)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockPointedSave, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Save(held.Context(), id, p)
+}
+
+// PointedKeys builds the keys that LockedPointed locks, for tools and tests.
+type PointedKeys[P interface {
+	*Order
+}] struct{}
+
+// Save builds pointed:{id}.
+func (PointedKeys[P]) Save(id string) (string, error) {
+	if id == "" {
+		return "", gen.EmptyKey("generatedtest.Pointed.Save", "id")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "pointed:"...)
+	b = gen.AppendString(b, id)
+	return string(b), nil
+}
+
+// LockedEither is an Either that holds the annotated locks around each call.
+type LockedEither[P interface {
+	*Order | *s
+}] struct {
+	next  Either[P]
+	locks gen.Acquirer
+}
+
+func _[P interface {
+	*Order | *s
+}]() {
+	var _ Either[P] = (*LockedEither[P])(nil)
+}
+
+// NewLockedEither wraps next. What opts say counts more than the annotations.
+func NewLockedEither[P interface {
+	*Order | *s
+}](next Either[P], locks *lockrt1.Client, opts ...lockrt1.LockOption) *LockedEither[P] {
+	return &LockedEither[P]{next: next, locks: gen.With(locks, opts...)}
+}
+
+var lockEitherSave = gen.Spec{Name: "generatedtest.Either.Save", Template: "either:{id}", Wait: lockrt1.UntilDone, Watchdog: 10 * stdtime.Second}
+
+// Save holds either:{id}.
+func (s *LockedEither[P]) Save(ctx context1.Context, id string, p P) (err error) {
+	key, err := EitherKeys[P]{}.Save(id)
+	if err != nil {
+		return err
+	}
+	held, err := s.locks.Acquire(ctx, &lockEitherSave, key)
+	if err != nil {
+		return err
+	}
+	defer held.Release(&err)
+	return s.next.Save(held.Context(), id, p)
+}
+
+// EitherKeys builds the keys that LockedEither locks, for tools and tests.
+type EitherKeys[P interface {
+	*Order | *s
+}] struct{}
+
+// Save builds either:{id}.
+func (EitherKeys[P]) Save(id string) (string, error) {
+	if id == "" {
+		return "", gen.EmptyKey("generatedtest.Either.Save", "id")
+	}
+	b := make([]byte, 0, 64)
+	b = append(b, "either:"...)
+	b = gen.AppendString(b, id)
+	return string(b), nil
+}

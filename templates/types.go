@@ -140,7 +140,7 @@ func (p typePrinter) structure(t *types.Struct) *jen.Statement {
 }
 
 func (p typePrinter) iface(t *types.Interface) *jen.Statement {
-	if t.IsImplicit() && t.NumEmbeddeds() == 1 {
+	if t.IsImplicit() && t.NumEmbeddeds() == 1 && !startsAsPointer(t.EmbeddedType(0)) {
 		return p.code(t.EmbeddedType(0))
 	}
 	var elems []jen.Code
@@ -151,6 +151,15 @@ func (p typePrinter) iface(t *types.Interface) *jen.Statement {
 		elems = append(elems, p.code(e))
 	}
 	return jen.Interface(elems...)
+}
+
+// startsAsPointer reports whether the text of a constraint begins with a star. In type T[P *C] X, Go takes it for the length of an array.
+func startsAsPointer(constraint types.Type) bool {
+	if u, ok := constraint.(*types.Union); ok {
+		return !u.Term(0).Tilde() && startsAsPointer(u.Term(0).Type())
+	}
+	_, ok := constraint.(*types.Pointer)
+	return ok
 }
 
 func (p typePrinter) union(t *types.Union) *jen.Statement {
