@@ -138,7 +138,7 @@ func TestBatch_Shares(t *testing.T) {
 		{nil, "aba", []time.Duration{time.Second, time.Second, time.Second}, []string{"u:0", "1000", "u:1", "1000", "u:2", "1000"}},
 	} {
 		var x Texts
-		for range 2 { // what is left of a command changes nothing in the next one
+		for range 2 { // a command changes nothing in the next one
 			x.Begin(len(c.leases), c.common)
 			for i, lease := range c.leases {
 				p.Take(&x, c.keys[i:i+1], uint64(i), lease)
