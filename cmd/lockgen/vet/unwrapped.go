@@ -96,50 +96,80 @@ func (u *unwrapped) implementations() {
 				continue
 			}
 			pointer := types.NewPointer(obj.Type())
-			if n, ok := obj.Type().(*types.Named); ok && n.TypeParams().Len() > 0 || !types.Implements(pointer, iface) || passesOn(obj, fact.Object, g) {
+			if n, ok := obj.Type().(*types.Named); ok && n.TypeParams().Len() > 0 || !types.Implements(pointer, iface) || passesOn(obj.Type(), fact.Object, g) {
 				continue
 			}
 			if fact.Object.Pkg() == u.pass.Pkg || said[pair{fact.Object, obj}] {
-				u.export(pointer, g)
+				u.export(pointer, fact.Object, g)
 			}
 		}
 	}
 }
 
-func (u *unwrapped) export(t types.Type, g *guarded) {
+func (u *unwrapped) export(t types.Type, iface types.Object, g *guarded) {
 	for method, key := range g.Keys {
 		obj, _, _ := types.LookupFieldOrMethod(t, true, u.pass.Pkg, method)
 		// A method that is promoted from an interface inside of the type is that interface's: the value in it may be the wrapper. One that is promoted
-		// from the wrapper holds the lock.
-		if fn, ok := obj.(*types.Func); ok && fn.Pkg() == u.pass.Pkg && !u.outside(fn.Signature().Recv().Type()) {
+		// from the wrapper holds the lock, and one from a type that passes calls on may.
+		if fn, ok := obj.(*types.Func); ok && fn.Pkg() == u.pass.Pkg && !u.outside(fn.Signature().Recv().Type(), iface, g) {
 			u.pass.ExportObjectFact(fn, &bare{g.Wrapper, key})
 		}
 	}
 }
 
 // outside reports whether the receiver of a method is no implementation.
-func (u *unwrapped) outside(recv types.Type) bool {
-	if p, ok := types.Unalias(recv).(*types.Pointer); ok {
-		recv = p.Elem()
-	}
-	n, ok := types.Unalias(recv).(*types.Named)
-	return types.IsInterface(recv) || ok && u.generated(n.Obj())
+func (u *unwrapped) outside(recv types.Type, iface types.Object, g *guarded) bool {
+	recv = pointed(recv)
+	n, ok := recv.(*types.Named)
+	return types.IsInterface(recv) || passesOn(recv, iface, g) || ok && u.generated(n.Obj())
 }
 
-// passesOn reports whether a struct has a field of the interface or of its wrapper.
-func passesOn(obj, iface types.Object, g *guarded) bool {
-	s, ok := obj.Type().Underlying().(*types.Struct)
+// pointed returns what a pointer points to, and other types as they are.
+func pointed(t types.Type) types.Type {
+	t = types.Unalias(t)
+	if p, ok := t.(*types.Pointer); ok {
+		t = types.Unalias(p.Elem())
+	}
+	return t
+}
+
+// passesOn reports whether an implementation has values of the interface or of its wrapper, to which it may pass calls on: in a field, also in one of a
+// struct that is embedded in it, or as elements.
+func passesOn(t types.Type, iface types.Object, g *guarded) bool {
+	s, ok := t.Underlying().(*types.Struct)
 	if !ok {
-		return false
+		return gives(t.Underlying(), iface, g)
 	}
 	for field := range s.Fields() {
-		t := types.Unalias(field.Type())
-		if p, ok := t.(*types.Pointer); ok {
-			t = types.Unalias(p.Elem())
-		}
-		if n, ok := t.(*types.Named); ok && (n.Obj() == iface || n.Obj().Pkg() == iface.Pkg() && n.Obj().Name() == g.Wrapper) {
+		if gives(field.Type(), iface, g) {
 			return true
 		}
+		// A struct that embeds a pointer may be embedded in what that points to: such a one is left out.
+		if embedded := types.Unalias(field.Type()); field.Embedded() && embedded == pointed(embedded) && passesOn(embedded, iface, g) {
+			return true
+		}
+	}
+	return false
+}
+
+// gives reports whether a value of a type is, has as an element or returns one of the interface or of its wrapper.
+func gives(t types.Type, iface types.Object, g *guarded) bool {
+	switch t := types.Unalias(t).(type) {
+	case *types.Named:
+		for arg := range t.TypeArgs().Types() {
+			if gives(arg, iface, g) {
+				return true
+			}
+		}
+		return t.Obj() == iface || t.Obj().Pkg() == iface.Pkg() && t.Obj().Name() == g.Wrapper
+	case *types.Signature:
+		for result := range t.Results().Variables() {
+			if gives(result.Type(), iface, g) {
+				return true
+			}
+		}
+	case interface{ Elem() types.Type }:
+		return gives(t.Elem(), iface, g)
 	}
 	return false
 }

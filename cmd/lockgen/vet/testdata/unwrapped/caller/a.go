@@ -19,6 +19,11 @@ func call(ctx context.Context, s unwrapped.Service) {
 	other.Wrapped{}.Pay(ctx, "") // want `Pay is called without the lock`
 	unwrapped.Facade{LockedService: unwrapped.NewLockedService(o)}.Pay(ctx, "")
 	unwrapped.Timed{}.Pay(ctx, "")
+	unwrapped.Based{}.Pay(ctx, "")
+	unwrapped.Own{}.Pay(ctx, "")
+	unwrapped.Pool{s}.Pay(ctx, "")
+	new(unwrapped.Late).Pay(ctx, "")
+	unwrapped.Kept{}.Pay(ctx, "") // want `Pay is called without the lock`
 	other.Handed{}.Pay(ctx, "")
 	(&other.Counting{Next: s}).Pay(ctx, "")
 	other.New().Pay(ctx, "")
