@@ -174,6 +174,36 @@ func TestRedLock_AMinoritySlowsNobody(t *testing.T) {
 	}
 }
 
+// A request that one of three servers refuses, since it has lost its part, and that another one does not answer, does not say that the whole is lost.
+func TestRedLock_APartIsLostAndAnotherIsSilent(t *testing.T) {
+	t.Parallel()
+	for name, request := range map[string]func(t *testing.T, l *lockrt.Lease) error{
+		"TTL": func(t *testing.T, l *lockrt.Lease) error {
+			_, err := l.TTL(patient(t))
+			return err
+		},
+		"Extend": func(t *testing.T, l *lockrt.Lease) error { return l.Extend(patient(t), time.Minute) },
+		"Unlock": func(t *testing.T, l *lockrt.Lease) error { return l.Unlock(patient(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all := sites(t, 3)
+			lease := lockAll(t, redLock(t, all, "k", lockrt.Options{Tracking: lockrt.TrackingOff, OpTimeout: 2 * time.Second}), len(all))
+			all[1].proxy.Blackhole(redistest.Both)
+			all[0].Do("EVAL", "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'somebody', 1)", "1", "k")
+			err := request(t, lease)
+			require.Error(t, err)
+			require.NotErrorIs(t, err, lockrt.ErrLost)
+			require.ErrorContains(t, err, "lease lost", "it says all the same why one of them refused")
+			if name != "Unlock" {
+				require.NoError(t, lease.Err())
+				all[1].proxy.Deliver()
+				require.NoError(t, lease.Unlock(patient(t)))
+			}
+		})
+	}
+}
+
 // TestRedLock_LostWithTheMajority shows that a holder is told when two of three have somebody else's, and not before,
 // and that a majority that does not answer ends its trust before it can be granted again.
 func TestRedLock_LostWithTheMajority(t *testing.T) {

@@ -266,7 +266,7 @@ func (co *compositeLease) TTL(ctx context.Context) (time.Duration, error) {
 	parts := co.All()
 	ttls, err := forParts(parts, len(parts), func(part *leases.Lease) (time.Duration, error) { return part.TTL(ctx) })
 	if len(ttls) < co.needs {
-		return 0, err
+		return 0, co.told(err)
 	}
 	slices.Sort(ttls)
 	return ttls[len(ttls)-co.needs], nil
@@ -281,6 +281,14 @@ func (co *compositeLease) Extend(ctx context.Context, d time.Duration) error {
 		if ends.After(co.ends) {
 			co.ends = ends
 		}
+	}
+	return co.told(err)
+}
+
+// told returns the error of requests for the parts: it matches [failure.ErrLost] only if the whole is lost.
+func (co *compositeLease) told(err error) error {
+	if err != nil && co.Check() == nil {
+		return failure.OfPart(err)
 	}
 	return err
 }
@@ -339,7 +347,9 @@ func (co *compositeLease) Unlock(l *leases.Lease) error {
 	switch cause := l.Core().Ended(); {
 	case errors.Is(cause, failure.ErrLost):
 		return failure.Join(cause, err)
-	case err == nil && len(parts)-missed < co.needs:
+	case len(parts)-missed >= co.needs:
+		return failure.OfPart(err) // what is not known is whether the others are free
+	case err == nil:
 		return failure.Lost(fmt.Errorf("%d of its %d parts were lost", missed, len(parts)))
 	}
 	return err

@@ -44,6 +44,14 @@ func OfRelease(err error) error {
 	return &apart{err, []error{ErrUnavailable}}
 }
 
+// OfPart returns the error of requests for parts of a lease, err, so that it does not match [ErrLost]: the lease goes on without the parts that are lost.
+func OfPart(err error) error {
+	if !errors.Is(err, ErrLost) {
+		return err
+	}
+	return &apart{err, []error{ErrLost}}
+}
+
 // An apart error matches what err matches, except for some.
 type apart struct {
 	err  error
