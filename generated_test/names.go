@@ -56,7 +56,7 @@ type Pointed[P *Order,] interface {
 	Save(ctx context.Context, id string, p P) error
 }
 
-// Either is Pointed with a union.
+// Either is Pointed for one of two types.
 //
 //lockgen:service
 type Either[P *Order | *s,] interface {

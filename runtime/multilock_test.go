@@ -177,6 +177,34 @@ func TestMultiLock_GivesBackWhatIsBehind(t *testing.T) {
 	}
 }
 
+// A member that is lost while the answer to a try for others is late is locked again: the call returns no lease that is lost already.
+func TestMultiLock_LostDuringATryForOthers(t *testing.T) {
+	t.Parallel()
+	const length = 3 * time.Second
+	server, far := redistest.Server(t), redistest.Server(t)
+	proxy := redistest.Proxy(t, far.Addr())
+	near, other := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, proxy.URL(), lockrt.Options{})
+	m := lockrt.NewMultiLock(near.Mutex("a"), other.Mutex("b"), other.Mutex("c"))
+	lease, err := m.Lock(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(patient(t)))
+
+	proxy.Blackhole(redistest.Both)
+	got := make(chan error, 1)
+	ctx := patient(t)
+	go func() {
+		lease, err := m.Lock(ctx, lockrt.WithLease(length))
+		if err == nil {
+			err = errors.Join(lease.Err(), lease.Unlock(ctx))
+		}
+		got <- err
+	}()
+	until(t, "the first one is locked", func() bool { return number(t, server, "EXISTS", "a") == 1 })
+	gone(t, server, "a")
+	proxy.Deliver()
+	require.NoError(t, receive(t, got, "the lock"))
+}
+
 // TestMultiLock_LostWithAnyMember shows that the whole ends with any of its parts, on whatever server, and that the
 // others are released all the same.
 func TestMultiLock_LostWithAnyMember(t *testing.T) {

@@ -348,7 +348,7 @@ func (co *compositeLease) Unlock(l *leases.Lease) error {
 	case errors.Is(cause, failure.ErrLost):
 		return failure.Join(cause, err)
 	case len(parts)-missed >= co.needs:
-		return failure.OfPart(err) // what is not known is whether the others are free
+		return failure.OfPart(err) // a majority was held until now; the others may not be free yet
 	case err == nil:
 		return failure.Lost(fmt.Errorf("%d of its %d parts were lost", missed, len(parts)))
 	}

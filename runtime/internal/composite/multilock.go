@@ -119,6 +119,10 @@ func (m *MultiLock) take(ctx context.Context, opts []leases.Option, label *engin
 		}
 		tr.Begins(m.keys)
 		parts, last, err := m.all(ctx, tr, append(slices.Clip(opts), asPart(waiting)), wait, start)
+		lost := slices.IndexFunc(parts, func(part *leases.Lease) bool { return errors.Is(part.Err(), failure.ErrLost) })
+		if err == nil && lost >= 0 { // while the answer to a try for others was late
+			err = &observe.Error{Op: "lock", Key: m.key, Err: parts[lost].Err()}
+		}
 		if err == nil {
 			c := parts[0].Core().Client()
 			whole := leases.New(c, core.KindMulti, last.Context())
@@ -132,9 +136,8 @@ func (m *MultiLock) take(ctx context.Context, opts []leases.Option, label *engin
 			continue
 		}
 		again := wait == leases.UntilDone || time.Since(start) < wait
-		lossless := !slices.ContainsFunc(parts, func(part *leases.Lease) bool { return errors.Is(part.Err(), failure.ErrLost) })
 		undo(ctx, parts)
-		if lossless || !again || ctx.Err() != nil {
+		if lost < 0 || !again || ctx.Err() != nil {
 			return nil, err
 		}
 	}
