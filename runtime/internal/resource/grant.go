@@ -393,9 +393,9 @@ func (g *Grant) notifyLoss(cause error) {
 
 // outlived is called when the time is over for which the last holder of a lost grant had it.
 func (g *Grant) outlived() {
-	if g.Ticket.TTL > g.Guard.TTL { // Redis may have it for longer than its last holder asked for
-		g.Resource().Mu.Lock()
-		defer g.Resource().Mu.Unlock()
+	g.Resource().Mu.Lock()
+	defer g.Resource().Mu.Unlock()
+	if g.Ticket.TTL > g.Guard.TTL || g.Named { // Redis may have it for longer than its last holder asked for; a write lock, for as long as somebody reads under it
 		g.Resource().withdraw(g.Ticket, g.Ticket.TTL)
 	}
 }
