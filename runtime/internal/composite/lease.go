@@ -266,7 +266,7 @@ func (co *compositeLease) TTL(ctx context.Context) (time.Duration, error) {
 	parts := co.All()
 	ttls, err := forParts(parts, len(parts), func(part *leases.Lease) (time.Duration, error) { return part.TTL(ctx) })
 	if len(ttls) < co.needs {
-		return 0, co.told(err)
+		return 0, co.ofParts(err)
 	}
 	slices.Sort(ttls)
 	return ttls[len(ttls)-co.needs], nil
@@ -282,11 +282,11 @@ func (co *compositeLease) Extend(ctx context.Context, d time.Duration) error {
 			co.ends = ends
 		}
 	}
-	return co.told(err)
+	return co.ofParts(err)
 }
 
-// told returns the error of requests for the parts: it matches [failure.ErrLost] only if the whole is lost.
-func (co *compositeLease) told(err error) error {
+// ofParts returns the error of requests for the parts: it matches [failure.ErrLost] only if the whole is lost.
+func (co *compositeLease) ofParts(err error) error {
 	if err != nil && co.Check() == nil {
 		return failure.OfPart(err)
 	}
