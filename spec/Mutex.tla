@@ -248,7 +248,7 @@ Renew(p) == /\ proc[p].st = "held" /\ proc[p].trust > 0 /\ Room
             /\ Net(net \cup {Msg("renew", Own(p), 0, 0)})
 
 (* The trust counts from the moment when the renewal was sent. Code:       *)
-(* watchdog.Lease.confirm.                                                 *)
+(* watchdog.Watchdog.confirm.                                              *)
 Renewed(m, p) ==
   /\ m.kind = "renewed" /\ m.o = Own(p) /\ proc[p].st = "held"
   /\ proc' = [proc EXCEPT ![p].trust = Max(@, Lease - m.age)]

@@ -176,7 +176,7 @@ RunRenew(p, s) == /\ slot[p][s].renew = "sent" /\ srv[s].away = 0
                      ELSE /\ slot' = [slot EXCEPT ![p][s] = [Nothing EXCEPT !.st = "back"]]  \* quorumAcquire.replace
                           /\ UNCHANGED srv
                   /\ UNCHANGED <<proc, top, fell, restarts>>
-(* The renewal is confirmed. Code: watchdog.Lease.confirm.                 *)
+(* The renewal is confirmed. Code: watchdog.Watchdog.confirm.              *)
 Renewed(p, s) == /\ slot[p][s].renew = "done"
                  /\ slot' = [slot EXCEPT ![p][s].renew = "no", ![p][s].of = 0,
                                          ![p][s].trust = Max(@, Lease - slot[p][s].of)]

@@ -173,7 +173,7 @@ inline handed(k) { x = z[k].place; i = 0;
  :: d_step { z[k].st!=NONE -> unlist(k); z[k].st = NONE; SETTLE } \
  :: d_step { STRANGER && z[k].place > 0 -> handed(k) }
 
-/* The steps of a message: the server runs it, it arrives, it is lost. Code: LineCore.Settle, Ticket.Handed, watchdog.Lease.confirm. */
+/* The steps of a message: the server runs it, it arrives, it is lost. Code: LineCore.Settle, Ticket.Handed, watchdog.Watchdog.confirm. */
 #define REQUESTS(k,a) \
  :: d_step { IS(k,ACQUIRE(a)) && FREE(k)  -> granted(k,a) } \
  :: d_step { IS(k,ACQUIRE(a)) && !FREE(k) -> refused(k,a) } \

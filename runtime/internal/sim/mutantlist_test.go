@@ -12,7 +12,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "trust of a renewal counted from its answer", kind: "mutex",
-		old: "			l.confirm(now, ttls[i])\n", new: "			l.confirm(answered, ttls[i]+ttls[i]/10)\n",
+		old: "			w.confirm(l, now, ttls[i])\n", new: "			w.confirm(l, answered, ttls[i]+ttls[i]/10)\n",
 	},
 	{
 		name: "no margin", kind: "mutex",

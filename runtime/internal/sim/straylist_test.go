@@ -9,7 +9,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "trust of a renewal counted from its answer, within the margin", kind: "mutex",
-		old: "			l.confirm(now, ttls[i])\n", new: "			l.confirm(answered, ttls[i])\n",
+		old: "			w.confirm(l, now, ttls[i])\n", new: "			w.confirm(l, answered, ttls[i])\n",
 	},
 	{
 		strays: true, name: "a hand-over is trusted from its message on", kind: "mutex",
