@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/types"
 	"os"
+	"slices"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/passes/inspect"
@@ -136,17 +137,22 @@ func pointed(t types.Type) types.Type {
 // passesOn reports whether an implementation has values of the interface or of its wrapper, to which it may pass calls on: in a field, also in one of a
 // struct that is embedded in it, or as elements.
 func passesOn(t types.Type, iface types.Object, g *guarded) bool {
-	s, ok := t.Underlying().(*types.Struct)
-	if !ok {
-		return gives(t.Underlying(), iface, g)
-	}
-	for field := range s.Fields() {
-		if gives(field.Type(), iface, g) {
-			return true
+	all := []types.Type{pointed(t)} // it, and what is embedded in it
+	for i := 0; i < len(all); i++ {
+		s, ok := all[i].Underlying().(*types.Struct)
+		if !ok {
+			if gives(all[i].Underlying(), iface, g) {
+				return true
+			}
+			continue
 		}
-		// A struct that embeds a pointer may be embedded in what that points to: such a one is left out.
-		if embedded := types.Unalias(field.Type()); field.Embedded() && embedded == pointed(embedded) && passesOn(embedded, iface, g) {
-			return true
+		for field := range s.Fields() {
+			if gives(field.Type(), iface, g) {
+				return true
+			}
+			if embedded := pointed(field.Type()); field.Embedded() && !slices.Contains(all, embedded) { // it may embed a pointer to the one around it
+				all = append(all, embedded)
+			}
 		}
 	}
 	return false

@@ -51,6 +51,17 @@ type Based struct{ base }
 
 func (b Based) Pay(ctx context.Context, id string) error { return b.next.Pay(ctx, id) }
 
+// Round passes its calls on to what a struct has that is embedded in it by a pointer, and that embeds it.
+type Round struct{ *ring }
+
+type ring struct {
+	*Round
+	base
+}
+
+func (r Round) Pay(ctx context.Context, id string) error { return r.next.Pay(ctx, id) }
+func (r Round) Get(ctx context.Context, id string) error { return r.next.Get(ctx, id) }
+
 // Own has a method of its own beside a promoted one, which passes its calls on.
 type Own struct {
 	Timed

@@ -20,6 +20,7 @@ func call(ctx context.Context, s unwrapped.Service) {
 	unwrapped.Facade{LockedService: unwrapped.NewLockedService(o)}.Pay(ctx, "")
 	unwrapped.Timed{}.Pay(ctx, "")
 	unwrapped.Based{}.Pay(ctx, "")
+	unwrapped.Round{}.Pay(ctx, "")
 	unwrapped.Own{}.Pay(ctx, "")
 	unwrapped.Pool{s}.Pay(ctx, "")
 	new(unwrapped.Late).Pay(ctx, "")
