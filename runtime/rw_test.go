@@ -771,26 +771,33 @@ func TestRWMutex_MaxHoldOfOneReaderIsNotTheOthers(t *testing.T) {
 }
 
 // A write lock ends with its holder's time, also if its owner reads under it for longer: then others may read.
-func TestRWMutex_MaxHoldOfAWriterThatReads(t *testing.T) {
+func TestRWMutex_EndOfAWriterThatReads(t *testing.T) {
 	t.Parallel()
-	server := redistest.Server(t)
-	m := clientOf(t, server.URL(), lockrt.Options{Watchdog: time.Second}).RWMutex("k")
-	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
-	w := ok(t)(m.Lock(ctx, lockrt.WithMaxHold(100*time.Millisecond)))
-	r := ok(t)(m.RLock(ctx))
-	receive(t, w.Context().Done(), "its end")
-	other := clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k")
-	until(t, "others may read", func() bool {
-		lease, err := other.TryRLock(patient(t))
-		if err == nil {
-			free(t, lease)
-		}
-		return err == nil
-	})
-	require.NoError(t, r.Err())
-	require.ErrorIs(t, w.Unlock(t.Context()), lockrt.ErrLost)
-	free(t, r)
-	emptied(t, server)
+	for name, end := range map[string]lockrt.LockOption{
+		"WithMaxHold": lockrt.WithMaxHold(100 * time.Millisecond), "WithLease": lockrt.WithLease(time.Second),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t)
+			m := clientOf(t, server.URL(), lockrt.Options{Watchdog: time.Second}).RWMutex("k")
+			ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+			w := ok(t)(m.Lock(ctx, end))
+			r := ok(t)(m.RLock(ctx))
+			receive(t, w.Context().Done(), "its end")
+			other := clientOf(t, server.URL(), lockrt.Options{}).RWMutex("k")
+			until(t, "others may read", func() bool {
+				lease, err := other.TryRLock(patient(t))
+				if err == nil {
+					free(t, lease)
+				}
+				return err == nil
+			})
+			require.NoError(t, r.Err())
+			require.ErrorIs(t, w.Unlock(t.Context()), lockrt.ErrLost)
+			free(t, r)
+			emptied(t, server)
+		})
+	}
 }
 
 // A waiter that gives up leaves the line: a waiter that has gone keeps no other out.
