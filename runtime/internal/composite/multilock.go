@@ -15,6 +15,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/locks"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/observe"
@@ -119,7 +120,10 @@ func (m *MultiLock) take(ctx context.Context, opts []leases.Option, label *engin
 		}
 		tr.Begins(m.keys)
 		parts, last, err := m.all(ctx, tr, append(slices.Clip(opts), asPart(waiting)), wait, start)
-		lost := slices.IndexFunc(parts, func(part *leases.Lease) bool { return errors.Is(part.Err(), failure.ErrLost) })
+		now := monotonic.Now() // one look at the clock for all
+		lost := slices.IndexFunc(parts, func(part *leases.Lease) bool {
+			return !part.Core().TrustedAt(now) && errors.Is(part.Err(), failure.ErrLost)
+		})
 		if err == nil && lost >= 0 { // while the answer to a try for others was late
 			err = &observe.Error{Op: "lock", Key: m.key, Err: parts[lost].Err()}
 		}
