@@ -204,7 +204,7 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 			more = append(slices.Clip(opts), left())
 		}
 		tr.Asks(trace.Stands, len(parts), 1)
-		part, err := m.behind(under, rest[0], len(parts), more)
+		part, err := m.behind(under, rest[0], parts, more)
 		switch {
 		case errors.Is(err, resource.ErrYielded):
 			return m.yield(ctx, tr, parts, opts, left)
@@ -221,15 +221,33 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 // lengthen extends the leases of the first members, if their length is fixed: they have to last as long as others that were granted later.
 // It fails if one of them is lost, and leaves one that it cannot extend as it is: the whole lease knows until when it is trusted.
 func (m *MultiLock) lengthen(ctx context.Context, parts []*leases.Lease, opts []leases.Option) error {
+	return extend(ctx, m.fixed(parts, opts))
+}
+
+// keep extends the leases of the first members while the call waits for another one, if their length is fixed: the call would have to begin again
+// if they ended. It extends them as often as the watchdog renews others, until ctx has ended. wait is that of [repeat].
+func (m *MultiLock) keep(ctx context.Context, parts []*leases.Lease, opts []leases.Option) (wait func()) {
+	fixed := m.fixed(parts, opts)
+	if len(fixed) == 0 {
+		return func() {}
+	}
+	shortest := slices.Min(slices.Collect(maps.Values(fixed)))
+	return repeat(ctx, shortest/3, func() bool { return extend(ctx, fixed) == nil })
+}
+
+// fixed returns the first members' leases of fixed length, and how long each of them is.
+func (m *MultiLock) fixed(parts []*leases.Lease, opts []leases.Option) map[*leases.Lease]time.Duration {
 	fixed := map[*leases.Lease]time.Duration{}
 	for i, part := range parts {
 		if d := length(m.members[i], part, opts); d > 0 {
 			fixed[part] = d
 		}
 	}
-	if len(fixed) == 0 {
-		return nil
-	}
+	return fixed
+}
+
+// extend extends leases, all at once. It fails if one of them is lost.
+func extend(ctx context.Context, fixed map[*leases.Lease]time.Duration) error {
 	_, err := forParts(slices.Collect(maps.Keys(fixed)), len(fixed), func(part *leases.Lease) (struct{}, error) {
 		_ = part.Extend(ctx, fixed[part])
 		return struct{}{}, part.Err()

@@ -25,32 +25,53 @@ import (
 // yieldAfter is how long a call keeps members while it waits for one that a program with Redisson holds.
 const yieldAfter = 500 * time.Millisecond
 
-// behind locks l, a member behind kept others that the call holds. It fails with ErrYielded if a program with Redisson
+// behind locks l, a member behind kept others that the call holds, and keeps them meanwhile. It fails with ErrYielded if a program with Redisson
 // holds l for long.
-func (m *MultiLock) behind(under context.Context, l locks.Locker, kept int, opts []leases.Option) (*leases.Lease, error) {
-	if _, clients, _ := describe(l); kept == 0 || len(clients) == 0 {
+func (m *MultiLock) behind(under context.Context, l locks.Locker, kept []*leases.Lease, opts []leases.Option) (*leases.Lease, error) {
+	if len(kept) == 0 {
 		return l.Lock(under, opts...)
 	}
 	ctx, cancel := context.WithCancel(under)
-	yields, over := make(chan struct{}), make(chan struct{})
-	watch := time.AfterFunc(yieldAfter, func() {
+	keepEnded := m.keep(ctx, kept, opts)
+	yields := make(chan struct{})
+	looksEnded := func() {}
+	if _, clients, _ := describe(l); len(clients) > 0 {
+		looksEnded = repeat(ctx, yieldAfter, func() bool {
+			if !isJavas(ctx, l) {
+				return true
+			}
+			close(yields)
+			return false
+		})
+		opts = append(slices.Clip(opts), leases.OptionFunc(func(c *leases.Config) { c.Yields = yields }))
+	}
+	defer func() {
+		cancel()
+		looksEnded()
+		keepEnded()
+	}()
+	return l.Lock(under, opts...)
+}
+
+// repeat calls do after each interval, until it returns false or ctx has ended. There is no goroutine before the first call of do. After the end of
+// ctx, wait waits until do has returned.
+func repeat(ctx context.Context, interval time.Duration, do func() (again bool)) (wait func()) {
+	over := make(chan struct{})
+	timer := time.AfterFunc(interval, func() {
 		defer close(over)
-		for !isJavas(ctx, l) {
+		for do() {
 			select {
-			case <-time.After(yieldAfter):
+			case <-time.After(interval):
 			case <-ctx.Done():
 				return
 			}
 		}
-		close(yields)
 	})
-	defer func() {
-		cancel()
-		if !watch.Stop() {
+	return func() {
+		if !timer.Stop() {
 			<-over
 		}
-	}()
-	return l.Lock(under, append(slices.Clip(opts), leases.OptionFunc(func(c *leases.Config) { c.Yields = yields }))...)
+	}
 }
 
 // isJavas reports whether a program with Redisson holds l.
