@@ -52,8 +52,19 @@ func (r run) bounds() string {
 	return strings.Join(words, ", ")
 }
 
-// id is the beginning of its row: the question, with its bounds.
-func (r run) id() string { return fmt.Sprintf("| %s | %s | %s |", r.module, r.name, r.bounds()) }
+// id is the beginning of its row: the question, with its bounds, and the hash of all that the checker is asked beside the module itself.
+func (r run) id() string {
+	return fmt.Sprintf("| %s | %s | %s | `%.8s` |", r.module, r.name, r.bounds(), r.hash())
+}
+
+// hash is that of the properties, the bounds and the changes of the module.
+func (r run) hash() string {
+	asked := r.spin
+	if r.spin == "" {
+		asked = r.config()
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%s %q %s", asked, r.changes, r.refutes)))
+}
 
 func (r run) row(states, words string) string {
 	return fmt.Sprintf("%s %s | %s |", r.id(), states, words)

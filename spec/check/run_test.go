@@ -51,3 +51,24 @@ func TestResults(t *testing.T) {
 		have.rows[r.id()] = row
 	}
 }
+
+// A result is of one question: of these properties, bounds and changes.
+func TestQuestion(t *testing.T) {
+	t.Parallel()
+	one := run{module: "Mutex", name: "it", refutes: "InvTruth", changes: edit{{"a", "b"}}}
+	have := results{rows: map[string]string{one.id(): one.row("12,345", "refuted: InvTruth")}}
+	require.Equal(t, 12345, have.states(one))
+	for what, other := range map[string]run{
+		"another property":     {module: "Mutex", name: "it", refutes: "InvTruth", changes: one.changes, invariants: "InvWithdrawn"},
+		"another change":       {module: "Mutex", name: "it", refutes: "InvTruth", changes: edit{{"a", "c"}}},
+		"another refutation":   {module: "Mutex", name: "it", refutes: "InvClaim", changes: one.changes},
+		"a property over time": {module: "Mutex", name: "it", refutes: "InvTruth", changes: one.changes, temporal: "Served"},
+	} {
+		require.Zero(t, have.states(other), what)
+	}
+	ids := map[string]bool{}
+	for _, r := range runs() {
+		require.False(t, ids[r.id()], r.id())
+		ids[r.id()] = true
+	}
+}
