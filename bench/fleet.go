@@ -92,7 +92,7 @@ func (f fleet) measure(ctx context.Context) (run fleetRun, err error) {
 	run.opening, run.locking = opened.cpu-empty.cpu, before.cpu-opened.cpu
 	run.memory = after.memory - empty.memory
 	run.clientHeap = (mine.Heap - heap) / float64(f.clients)
-	sent, _ := after.since(before, nil)
+	sent, _ := after.since(before, library{reads: true})
 	run.commands = sent / seconds
 	run.pings = (after.commands["ping"] - before.commands["ping"]) / seconds
 	run.cpu = (after.cpu - before.cpu).Seconds() / seconds

@@ -41,7 +41,7 @@ var floors = []library{
 	{name: looking, plain: true, bare: true, open: openSharing(true)},
 	{name: waitingFloor, plain: true, bare: true, open: openWaiting},
 	{name: passingLingers, plain: true, bare: true, lingers: true, open: openPassing(true)},
-	{name: holdingFloor, plain: true, bare: true, renews: true, open: openHolding},
+	{name: holdingFloor, plain: true, bare: true, renews: true, reads: true, open: openHolding},
 	{name: recording, plain: true, bare: true, open: openRecording},
 	{name: counted, plain: true, bare: true, open: openCounting},
 	{name: takingTurns, plain: true, bare: true, open: openTurns},

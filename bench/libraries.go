@@ -54,6 +54,7 @@ type library struct {
 	renews   bool          // it renews leases, and reports a loss
 	reenters bool          // a holder of a key can lock it again
 	direct   []string      // commands that it sends itself and not only from scripts
+	reads    bool          // it sends an EXISTS for each CLIENT CACHING, so that the server reports changes of what it has renewed
 	asks     time.Duration // the shortest interval at which it asks again, if it gets no message
 	hands    int           // how many goroutines take many locks, if it cannot use as many as the others
 	open     func(addr string, lease time.Duration) (*client, error)
@@ -111,7 +112,7 @@ const (
 
 var libraries = append([]library{
 	{name: floor, floor: true, open: openFloor},
-	{name: lockgen, us: true, renews: true, reenters: true, quorum: true, open: openLockgen},
+	{name: lockgen, us: true, renews: true, reads: true, reenters: true, quorum: true, open: openLockgen},
 	{name: lingering, us: true, lingers: true, open: openLingering},
 	{name: "redislock", asks: redislockAsks, open: openRedislock},
 	{name: "redsync/go-redis", direct: []string{"set"}, asks: redsyncAsks, quorum: true, open: openRedsyncGoRedis},

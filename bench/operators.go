@@ -326,7 +326,7 @@ func operatorScenarios() []*scenario {
 		goals: []goal{
 			{"at most 300 ms", value("list"), float64(300 * time.Millisecond), false, duration},
 			{"at most 30 ms of CPU of the server", value("serverTime"), float64(30 * time.Millisecond), false, duration},
-			{"no lock is missing", value("missing"), 0, false, count},
+			{"no lock is missing", worst("missing"), 0, false, count},
 		},
 	}, {
 		id: "S16", title: "`lockctl list -scan` of a server with many keys", fit: fit, here: true, run: sweeping, headline: headline,
@@ -336,8 +336,8 @@ func operatorScenarios() []*scenario {
 		columns: []column{{"sweep", "list", duration}, {"Redis CPU", "serverTime", duration}, {"slowest command", "slowest", duration}, {"commands above 2 ms", "late", count}, {"each time", "over", count},
 			{"keys", "keys", count}, {"locks found", "found", count}, {"missing", "missing", count}},
 		goals: []goal{
-			{"no command takes the server more than 2 ms", value("over"), 0, false, count},
-			{"no lock is missing", value("missing"), 0, false, count},
+			{"no command takes the server more than 2 ms", worst("over"), 0, false, count},
+			{"no lock is missing", worst("missing"), 0, false, count},
 		},
 	}}
 }

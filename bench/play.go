@@ -70,7 +70,7 @@ func playOn(e *env, lib library, ps []*process, parties []party) (*match, error)
 	if probing := <-probed; err == nil {
 		err = probing
 	}
-	m.sent, m.called = m.after.since(m.before, lib.direct)
+	m.sent, m.called = m.after.since(m.before, lib)
 	return m, err
 }
 
@@ -211,7 +211,7 @@ func repeating(ctx context.Context, e *env, lib library, o order) (metrics, erro
 	if err != nil {
 		return nil, err
 	}
-	sent, _ := after.since(before, lib.direct)
+	sent, _ := after.since(before, lib)
 	n := float64(a.Number)
 	return metrics{
 		"each": float64(a.Took) / n, "rate": n / a.Took.Seconds(), "allocs": a.Used.Mallocs / n, "bytes": a.Used.Bytes / n,

@@ -81,7 +81,7 @@ func (r *report) markdown(plots []plot) string {
 
 %s. Written by `+"`%s`"+`. Rounds: %d of %v for each library and scenario, in turns.
 A figure is the median of the rounds; [in brackets] the lowest and the highest. Ratios are taken within each round. Figures of different runs do
-not compare, those of one run do.
+not compare, those of one run do. A goal that nobody may miss, such as that nobody hangs, counts the worst round.
 
 Every client is a process of its own. **floor** is no lock: the two smallest scripts that a lock in this layout needs, called one after the other on one connection that all
 goroutines of a process share, and nothing around them. **basic** is what articles begin with, SET NX PX and compare and delete: it cannot wait, and is not compared. A **floor** of another name is an experiment, which has nothing but what a goal needs: the row of a goal that is missed

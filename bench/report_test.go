@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -246,4 +247,28 @@ func TestFloors(t *testing.T) {
 		second := <-got
 		require.NoError(t, second.unlock())
 	}
+}
+
+// TestGoal_HoldsInEachRound shows that a goal is missed that nobody hangs, or that nothing is lost, if that is not so in two rounds of five.
+func TestGoal_HoldsInEachRound(t *testing.T) {
+	t.Parallel()
+	absolute := regexp.MustCompile(`^(nobody|none|no lock|each client|no command takes) `)
+	goals := 0
+	for _, s := range allScenarios() {
+		table := newTable(s)
+		for _, failures := range []float64{0, 0, 0, 1e9, 1e9} {
+			m := metrics{}
+			for _, metric := range []string{"never", "stuck", "lost", "forgotten", "missing", "over", "longest"} {
+				m[metric] = failures
+			}
+			table.add(s.us(), m)
+		}
+		for _, g := range s.goals {
+			if absolute.MatchString(g.text) {
+				goals++
+				require.False(t, g.met(table), "%s: %s", s.name(), g.text)
+			}
+		}
+	}
+	require.GreaterOrEqual(t, goals, 20)
 }

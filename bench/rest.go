@@ -29,7 +29,7 @@ func idle(ctx context.Context, e *env, lib library, p *process, length time.Dura
 		return nil, err
 	}
 	took := after.at.Sub(before.at)
-	sent, called := after.since(before, lib.direct)
+	sent, called := after.since(before, lib)
 	return metrics{
 		"commands": sent / took.Seconds(), "reads": (after.reads - before.reads) / took.Seconds(), "calledRest": called / took.Seconds(),
 		"client%": 100 * now.Used.since(used.Used).CPU.Seconds() / took.Seconds(),

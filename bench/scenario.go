@@ -99,6 +99,15 @@ func value(metric string) func(t *table) spread {
 	return func(t *table) spread { return of(t.values(t.scenario.us(), metric)) }
 }
 
+// worst is the largest figure of all rounds, for what has to be so each time: a median would hide two of five failures.
+func worst(metric string) func(t *table) spread {
+	return func(t *table) spread {
+		all := value(metric)(t)
+		all.median = all.high
+		return all
+	}
+}
+
 // valueOf is the metric of another primitive than that of the scenario.
 func valueOf(name, metric string) func(t *table) spread {
 	return func(t *table) spread { return of(t.values(name, metric)) }

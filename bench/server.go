@@ -158,19 +158,23 @@ var ours = []string{"info", "flushall", "config|get"}
 // always are the commands that no script sends here.
 var always = []string{"evalsha", "eval", "subscribe", "unsubscribe", "ssubscribe", "sunsubscribe", "psubscribe", "hello", "ping", "auth", "select", "multi", "exec"}
 
-// since returns how many commands clients sent since p, and how many more their scripts called. Redis counts both
-// together; direct are those that clients of the library send as well.
-func (q probe) since(p probe, direct []string) (sent, called float64) {
+// since returns how many commands clients of lib sent since p, and how many more their scripts called. Redis counts both
+// together.
+func (q probe) since(p probe, lib library) (sent, called float64) {
 	for name, calls := range q.commands {
 		n := calls - p.commands[name]
 		kind, _, _ := strings.Cut(name, "|")
 		switch {
 		case slices.Contains(ours, name):
-		case slices.Contains(always, name), slices.Contains(direct, name), kind == "client", kind == "script", kind == "command":
+		case slices.Contains(always, name), slices.Contains(lib.direct, name), kind == "client", kind == "script", kind == "command":
 			sent += n
 		default:
 			called += n
 		}
+	}
+	if lib.reads {
+		read := q.commands["client|caching"] - p.commands["client|caching"]
+		sent, called = sent+read, called-read
 	}
 	return sent, called
 }

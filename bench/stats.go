@@ -40,7 +40,7 @@ func of(values []float64) spread {
 }
 
 // shouldBeZero are the metrics of which each is a failure.
-var shouldBeZero = []string{"never", "stuck", "failed"}
+var shouldBeZero = []string{"never", "stuck", "failed", "lost", "forgotten", "missing"}
 
 // medians returns the median of each metric, and the sum of those that should be 0: a median could hide a failure.
 func medians(all []metrics) metrics {

@@ -70,7 +70,7 @@ func TestQuantile(t *testing.T) {
 }
 
 func TestMedians(t *testing.T) {
-	require.Equal(t, metrics{"rate": 2, "failed": 3, "stuck": 0, "never": 0}, medians([]metrics{
+	require.Equal(t, metrics{"rate": 2, "failed": 3, "stuck": 0, "never": 0, "lost": 0, "forgotten": 0, "missing": 0}, medians([]metrics{
 		{"rate": 1, "failed": 1}, {"rate": 5, "failed": 2}, {"rate": 2, "failed": 0},
 	}))
 }

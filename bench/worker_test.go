@@ -157,30 +157,52 @@ func TestProbe_Since(t *testing.T) {
 
 			before, err := s.probe()
 			require.NoError(t, err)
-			c, err := lib.open(s.addr, kLease)
+			lease := kLease
+			if lib.reads {
+				lease = 3 * time.Second
+			}
+			c, err := lib.open(s.addr, lease)
 			require.NoError(t, err)
+			for i := range 100 {
+				if !lib.reads {
+					break
+				}
+				_, err := c.lock("held " + strconv.Itoa(i)) // so many that the client reads what it renews
+				require.NoError(t, err)
+			}
 			for i := range 5 {
 				h, err := c.lock("key " + strconv.Itoa(i)) // another one each time: some libraries unlock later, and may wait for ever
 				require.NoError(t, err)
 				require.NoError(t, h.unlock())
 			}
+			var sentSeen, calledSeen float64
+			see := func(until string) {
+				for lines.Scan() {
+					text := strings.ToLower(lines.Text())
+					called := strings.Contains(text, " lua] ")
+					switch {
+					case strings.Contains(text, until) && !called:
+						if until != `"info"` {
+							sentSeen++
+						}
+						return
+					case called:
+						calledSeen++
+					default:
+						sentSeen++
+					}
+				}
+				require.NoError(t, lines.Err())
+			}
+			see(`"info"`)
+			sentSeen, calledSeen = 0, 0
+			if lib.reads {
+				see(`"exists"`)
+			}
 			after, err := s.probe()
 			require.NoError(t, err)
-			sent, called := after.since(before, lib.direct)
-
-			var sentSeen, calledSeen float64
-			for begun, ended := false, false; !ended && lines.Scan(); {
-				switch text := strings.ToLower(lines.Text()); {
-				case strings.Contains(text, `"info"`):
-					begun, ended = true, begun
-				case !begun:
-				case strings.Contains(text, " lua] "):
-					calledSeen++
-				default:
-					sentSeen++
-				}
-			}
-			require.NoError(t, lines.Err())
+			sent, called := after.since(before, lib)
+			see(`"info"`)
 			// MONITOR does not show every command of a connecting client, so more may have been sent than seen.
 			require.Equal(t, calledSeen, called)
 			require.GreaterOrEqual(t, sent, sentSeen)
@@ -209,8 +231,8 @@ func TestParseInfo(t *testing.T) {
 	require.Equal(t, 2.0, p.channels)
 	require.Equal(t, 12.0, p.reads)
 	require.Equal(t, "7.0.15", p.version)
-	sent, called := p.since(probe{commands: map[string]float64{"evalsha": 30}}, nil)
+	sent, called := p.since(probe{commands: map[string]float64{"evalsha": 30}}, library{})
 	require.Equal(t, []float64{10, 7}, []float64{sent, called})
-	sent, called = p.since(probe{commands: map[string]float64{"evalsha": 30}}, []string{"set"})
+	sent, called = p.since(probe{commands: map[string]float64{"evalsha": 30}}, library{direct: []string{"set"}})
 	require.Equal(t, []float64{17, 0}, []float64{sent, called})
 }
