@@ -48,7 +48,7 @@ func New() *Metrics {
 	m := &Metrics{}
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: name, Help: help, Buckets: Buckets, NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+			Name: name, Help: help, Buckets: Buckets, // no native one beside it: a server that takes these would not take what alerts and panels read
 		}, labels)
 		m.all = append(m.all, v)
 		return v

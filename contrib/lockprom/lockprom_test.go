@@ -39,6 +39,8 @@ func value(t *testing.T, from prometheus.Gatherer, metric string, labels ...stri
 			}
 			switch {
 			case m.GetHistogram() != nil:
+				require.Nil(t, m.GetHistogram().Schema, "a native histogram, of which the alerts and the panels know nothing")
+				require.NotEmpty(t, m.GetHistogram().GetBucket())
 				return float64(m.GetHistogram().GetSampleCount())
 			case m.GetGauge() != nil:
 				return m.GetGauge().GetValue()

@@ -302,6 +302,34 @@ func TestBrowser_ForceFromElsewhere(t *testing.T) {
 	require.NoError(t, lease.Err())
 }
 
+// A silencer passes everything on, as long as nobody has locked it: then what is written waits.
+type silencer struct {
+	http.ResponseWriter
+	gate *sync.RWMutex
+}
+
+func (s silencer) Write(p []byte) (int, error) {
+	s.gate.RLock()
+	defer s.gate.RUnlock()
+	return s.ResponseWriter.Write(p)
+}
+
+func (s silencer) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// TestBrowser_Silence shows that the page says so if there is no news, although no connection ends, and goes on when there is news again.
+func TestBrowser_Silence(t *testing.T) {
+	b := newBrowser(t)
+	c := open(t, lockrt.Options{})
+	hold(t, c.Mutex(redistest.Key(t, "k")))
+	page, gate := lockweb.Handler(c), new(sync.RWMutex)
+	b.open(serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { page.ServeHTTP(silencer{w, gate}, r) })))
+	gate.Lock()
+	b.await(`document.getElementById('state').textContent.startsWith('No news since ')`)
+	gate.Unlock()
+	b.await(live)
+	b.calm()
+}
+
 func TestBrowser_WithoutJavaScript(t *testing.T) {
 	b := newBrowser(t)
 	c := open(t, lockrt.Options{Name: "orders"})

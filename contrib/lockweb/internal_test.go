@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -128,4 +129,25 @@ func TestSites_AskOnce(t *testing.T) {
 		asked, _, _ = strings.Cut(asked, "\r\n")
 		require.Contains(t, asked, count, user)
 	}
+}
+
+// TestLook_SharesFailures shows that viewers share a look also if it failed: otherwise each waits until those of all others have failed. A look for
+// somebody who is about to take a lock by force is shared with nobody.
+func TestLook_SharesFailures(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := Fleet(nil) // without a client each look fails
+		look := func(fresh bool) (ended time.Time) {
+			_, err := p.look(t.Context(), fresh)
+			require.Error(t, err)
+			return p.looked
+		}
+		first := look(false)
+		time.Sleep(p.period() / 2)
+		require.Equal(t, first, look(false))
+		own := look(true)
+		require.True(t, own.After(first))
+		time.Sleep(p.period())
+		require.True(t, look(false).After(own))
+	})
 }

@@ -54,9 +54,11 @@ type Page struct {
 	// turn guards these.
 	databases map[*lockrt.Client]string // the numbers of those that the page knows
 
-	own  History // the waits that looks saw, of calls without hooks
-	seen map[waitID]waitSeen
-	last *view
+	own    History // the waits that looks saw, of calls without hooks
+	seen   map[waitID]waitSeen
+	last   *view     // of the last look that succeeded
+	looked time.Time // the end of the last look; zero before the first one
+	err    error     // of the last look
 }
 
 // Handler returns a page of the locks that clients of this process hold and wait for. Without a client it shows
@@ -162,7 +164,7 @@ func (p *Page) page(w http.ResponseWriter, r *http.Request) {
 	render(w, http.StatusOK, "page", v)
 }
 
-// period is the largest age of the shown data.
+// period is the interval of the looks for a viewer. Others share them.
 func (p *Page) period() time.Duration {
 	if p.fleet {
 		return fleetPeriod
@@ -170,7 +172,7 @@ func (p *Page) period() time.Duration {
 	return localPeriod
 }
 
-// look returns the data to show: those of another viewer's recent look, unless fresh. Only one look runs at a time.
+// look returns the data to show, or why there is none: the result of another viewer's recent look, unless fresh. Only one look runs at a time.
 func (p *Page) look(ctx context.Context, fresh bool) (*view, error) {
 	p.once.Do(func() {
 		p.turn = make(chan struct{}, 1)
@@ -182,16 +184,18 @@ func (p *Page) look(ctx context.Context, fresh bool) (*view, error) {
 		return nil, ctx.Err()
 	}
 	defer func() { p.turn <- struct{}{} }()
-	if !fresh && p.last != nil && time.Since(p.last.At) < p.period()*9/10 {
-		return p.last, nil
+	if fresh || p.looked.IsZero() || time.Since(p.looked) >= p.period()*9/10 {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBound) // other viewers use the result too
+		defer cancel()
+		world, err := p.survey(bounded)
+		if err == nil {
+			p.last = p.show(world)
+		}
+		p.looked, p.err = time.Now(), err
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBound) // other viewers use the result too
-	defer cancel()
-	world, err := p.survey(bounded)
-	if err != nil {
-		return nil, err
+	if p.err != nil {
+		return nil, p.err
 	}
-	p.last = p.show(world)
 	return p.last, nil
 }
 

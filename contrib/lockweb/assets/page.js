@@ -4,6 +4,8 @@
   const state = by('state'), filter = by('filter'), pause = by('pause');
   let skew = 0; // of the server's clock
   let source = null, deadlocks = null;
+  let heard = 0; // when the last news came, by performance.now; 0 while there is nothing to go on from
+  const silence = 10000; // an update comes each second, and one that takes longer takes half of this at most
 
   for (const e of document.querySelectorAll('.script')) e.hidden = false;
 
@@ -77,6 +79,7 @@
 
   const take = (event) => {
     const u = JSON.parse(event.data);
+    heard = u.error ? 0 : performance.now();
     if (u.error) return say('The locks cannot be looked at: ' + u.error);
     skew = u.at - Date.now();
     for (const [id, html] of Object.entries(u.sections || {})) section(id, html);
@@ -91,20 +94,32 @@
   };
 
   const open = () => {
-    source = new EventSource('?part=events');
-    source.onmessage = take;
-    source.onerror = () => {
+    const mine = new EventSource('?part=events');
+    source = mine;
+    mine.onmessage = take;
+    mine.onerror = () => {
+      heard = 0;
       say('The connection is lost; trying again');
-      if (source && source.readyState === EventSource.CLOSED) { source.close(); setTimeout(() => { if (source) open(); }, 3000); }
+      if (mine.readyState === EventSource.CLOSED) setTimeout(() => { if (source === mine) open(); }, 3000);
     };
+  };
+
+  // The times go on only as long as there is news: a server that stands still, or a network that loses everything, ends no connection.
+  const tick = () => {
+    if (!source || !heard) return;
+    if (performance.now() - heard <= silence) return times(document);
+    heard = 0;
+    say('No news since ' + new Date(Date.now() + skew - silence).toLocaleTimeString() + '; trying again');
+    source.close();
+    open();
   };
 
   pause.addEventListener('click', () => {
     const paused = source !== null;
     pause.setAttribute('aria-pressed', String(paused));
-    if (paused) { source.close(); source = null; say('Paused'); } else open();
+    if (paused) { source.close(); source = null; heard = 0; say('Paused'); } else open();
   });
   filter.addEventListener('input', matches);
-  setInterval(() => { if (source) times(document); }, 1000);
+  setInterval(tick, 1000);
   open();
 })();
