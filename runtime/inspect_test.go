@@ -149,12 +149,23 @@ func TestStats_SentAgain(t *testing.T) {
 			before := l.client.Stats()
 			require.Positive(t, before.ResponseTime)
 			lost := l.proxy.DropReply(redistest.EvalSHA(scripts.FairAcquire.SHA1()), 1, mode)
-			lease := ok(t)(l.client.FairMutex(l.key).Lock(patient(t)))
+			free(t, ok(t)(l.client.FairMutex(l.key).Lock(patient(t))))
 			receive(t, lost.Done(), "the loss")
 			require.Greater(t, l.client.Stats().SentAgain, before.SentAgain)
-			free(t, lease)
 		})
 	}
+}
+
+// TestStats_SentAgain_OfALoneCaller shows that a request of a lone caller counts, too. It has a connection to itself.
+func TestStats_SentAgain_OfALoneCaller(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, brisk)
+	lease := ok(t)(l.client.Mutex(l.key).Lock(patient(t)))
+	before := l.client.Stats().SentAgain
+	lost := l.proxy.DropReply(redistest.EvalSHA(scripts.Free.SHA1()), 1, redistest.Mute)
+	free(t, lease)
+	receive(t, lost.Done(), "the loss")
+	require.Greater(t, l.client.Stats().SentAgain, before)
 }
 
 func TestLease_Extend(t *testing.T) {

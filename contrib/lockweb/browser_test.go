@@ -316,7 +316,7 @@ func (s silencer) Write(p []byte) (int, error) {
 
 func (s silencer) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// TestBrowser_Silence shows that the page says so if there is no news, although no connection ends, and goes on when there is news again.
+// TestBrowser_Silence shows that the page says when it gets no updates, although no connection ends, and that it goes on with the next update.
 func TestBrowser_Silence(t *testing.T) {
 	b := newBrowser(t)
 	c := open(t, lockrt.Options{})
@@ -324,7 +324,7 @@ func TestBrowser_Silence(t *testing.T) {
 	page, gate := lockweb.Handler(c), new(sync.RWMutex)
 	b.open(serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { page.ServeHTTP(silencer{w, gate}, r) })))
 	gate.Lock()
-	b.await(`document.getElementById('state').textContent.startsWith('No news since ')`)
+	b.await(`document.getElementById('state').textContent.startsWith('No update since ')`)
 	gate.Unlock()
 	b.await(live)
 	b.calm()

@@ -131,8 +131,8 @@ func TestSites_AskOnce(t *testing.T) {
 	}
 }
 
-// TestLook_SharesFailures shows that viewers share a look also if it failed: otherwise each waits until those of all others have failed. A look for
-// somebody who is about to take a lock by force is shared with nobody.
+// TestLook_SharesFailures shows that viewers share a look also if it failed: otherwise each waits until those of all others have failed. The
+// page before a forced unlock has a look of its own.
 func TestLook_SharesFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

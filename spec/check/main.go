@@ -5,7 +5,7 @@
 //	go run ./spec/check -walks   random walks through Mutex.tla, RWMutex.tla, RedLock.tla and MultiLock.tla, which the Go relations are compared with
 //	go run ./spec/check -ci      the short bounds with few states; RESULTS.md is not written, but has to have all short bounds of these modules
 //
-// It fails when a property does not hold, and when a mutant is not refuted. What a checker says of a module and a question is always the same, so
+// It fails when a property does not hold, and when a mutant is not refuted. A checker always gives the same answer to the same question, so
 // with -ci the committed results stand for the questions with many states.
 package main
 

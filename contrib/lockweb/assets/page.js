@@ -4,7 +4,7 @@
   const state = by('state'), filter = by('filter'), pause = by('pause');
   let skew = 0; // of the server's clock
   let source = null, deadlocks = null;
-  let heard = 0; // when the last news came, by performance.now; 0 while there is nothing to go on from
+  let heard = 0; // when the last update came, by performance.now; 0 while there is nothing to go on from
   const silence = 10000; // an update comes each second, and one that takes longer takes half of this at most
 
   for (const e of document.querySelectorAll('.script')) e.hidden = false;
@@ -104,12 +104,12 @@
     };
   };
 
-  // The times go on only as long as there is news: a server that stands still, or a network that loses everything, ends no connection.
+  // The times go on only as long as updates come: a server that stands still, or a network that loses everything, ends no connection.
   const tick = () => {
     if (!source || !heard) return;
     if (performance.now() - heard <= silence) return times(document);
     heard = 0;
-    say('No news since ' + new Date(Date.now() + skew - silence).toLocaleTimeString() + '; trying again');
+    say('No update since ' + new Date(Date.now() + skew - silence).toLocaleTimeString() + '; trying again');
     source.close();
     open();
   };

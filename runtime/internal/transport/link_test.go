@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/failure"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // A full client has no connection until another one is given back.
@@ -96,22 +98,62 @@ func TestBounded_ErrClosing(t *testing.T) {
 type switching struct{ rueidis.Client }
 
 func (switching) Mode() rueidis.ClientMode { return rueidis.ClientModeSentinel }
+func (switching) B() rueidis.Builder       { return rueidis.Builder{} }
+
+// An obliging connection answers all commands.
+type obliging struct{ sender }
+
+func (obliging) DoMulti(_ context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
+	return make([]rueidis.RedisResult, len(multi))
+}
 
 // A request that fails since the client is closed fails because of a failover, at each of them, but not for long, nor when the client is closed for good.
 func TestLink_FailedOver(t *testing.T) {
 	t.Parallel()
+	renewals := make([]protocol.Command, 2)
+	for i := range renewals {
+		renewals[i] = protocol.Command{Script: scripts.Renew}
+	}
 	synctest.Test(t, func(t *testing.T) {
 		l := &link{rc: switching{}, cfg: Config{OpTimeout: time.Minute}}
-		for range 2 {
+		l.loads.Store(1)
+		for _, answered := range []func(){
+			func() { l.heard(1, rueidis.RedisResult{}) },
+			func() { l.together(t.Context(), obliging{}, renewals) },
+			func() {},
+		} {
 			<-time.After(time.Hour)
 			require.True(t, l.failedOver(rueidis.ErrClosing))
 			<-time.After(time.Minute - 1)
 			require.True(t, l.failedOver(rueidis.ErrClosing))
 			<-time.After(1)
 			require.False(t, l.failedOver(rueidis.ErrClosing))
-			l.heard(1, rueidis.RedisResult{})
+			answered()
 		}
 		l.over.Store(true)
 		require.False(t, l.failedOver(rueidis.ErrClosing))
+	})
+}
+
+// A lagging client answers after as long as it has to wait for a replica.
+type lagging struct{ switching }
+
+func (lagging) DoMulti(_ context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
+	<-time.After(replicaWait)
+	return make([]rueidis.RedisResult, len(multi))
+}
+
+// TestLink_ReplicasSayNothingOfThePace shows that a client whose grants wait for a replica does not wait longer for other answers.
+func TestLink_ReplicasSayNothingOfThePace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		net := &Transport{link: link{rc: lagging{}, cfg: Config{OpTimeout: time.Minute, Replicas: 1}}, confirming: make(chan struct{}, 1)}
+		net.loads.Store(1)
+		for range 20 {
+			_, short := net.acquire(protocol.Command{Script: scripts.Acquire})
+			require.Error(t, short)
+		}
+		require.Equal(t, leastPatience, net.Patience())
+		require.Positive(t, net.spoke.Load())
 	})
 }

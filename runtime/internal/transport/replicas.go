@@ -59,6 +59,8 @@ type confirmed struct {
 	short error // too few replicas have confirmed, or their number is not known
 }
 
+func (*confirmed) awaitsMore() {} // the replicas
+
 func (r *confirmed) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
 	return r.DoMulti(ctx, cmd)[0]
 }

@@ -22,7 +22,11 @@ func (l *link) runOn(ctx context.Context, rc sender, cmd protocol.Command) rueid
 	asked := monotonic.Now()
 	reply := l.send(ctx, rc, cmd)
 	if !missing(reply) {
-		l.heard(asked, reply)
+		if _, more := rc.(awaitsMore); more {
+			l.spoken(reply)
+		} else {
+			l.heard(asked, reply)
+		}
 		return l.translate(reply)
 	}
 	if l.askAll == nil {
@@ -46,6 +50,9 @@ func (l *link) runOn(ctx context.Context, rc sender, cmd protocol.Command) rueid
 	}
 	return l.translate(reply)
 }
+
+// awaitsMore is a sender that waits for more than the answer of the server. How long it takes says nothing of that server.
+type awaitsMore interface{ awaitsMore() }
 
 // send sends a command. Ahead of a release that may hand a lock over it sends a PING, in the same packet, so that Redis sends the message to the
 // next owner before it replies to this process: Redis writes first to the connection that got something to write last, and this one gets the
@@ -72,7 +79,9 @@ func (l *link) together(ctx context.Context, to sender, cmds []protocol.Command)
 	for i, cmd := range cmds {
 		commands[i] = l.evalsha(cmd)
 	}
+	asked := monotonic.Now()
 	replies := to.DoMulti(ctx, commands...)
+	l.heard(asked, replies[0])
 	for i, cmd := range cmds {
 		if missing(replies[i]) {
 			replies[i] = l.runOn(ctx, to, cmd)
@@ -85,15 +94,22 @@ func (l *link) together(ctx context.Context, to sender, cmds []protocol.Command)
 
 // heard notes the reply to a request that was sent at asked.
 func (l *link) heard(asked monotonic.Time, reply rueidis.RedisResult) {
-	if reply.NonRedisError() != nil {
-		return
+	if answered, ok := l.spoken(reply); ok {
+		l.pace.note(min(answered.Sub(asked), l.Patience())) // one that is later was found to be late
 	}
-	answered := monotonic.Now()
+}
+
+// spoken notes that a server has replied, and when.
+func (l *link) spoken(reply rueidis.RedisResult) (answered monotonic.Time, ok bool) {
+	if reply.NonRedisError() != nil {
+		return 0, false
+	}
+	answered = monotonic.Now()
 	l.spoke.Store(int64(answered))
-	l.pace.note(min(answered.Sub(asked), l.Patience())) // one that is later was found to be late
 	if l.closing.Load() != 0 {
 		l.closing.Store(0)
 	}
+	return answered, true
 }
 
 // translate replaces two errors of rueidis. One says that a context has ended when the connection's timeout is over: a

@@ -350,6 +350,7 @@ func (c *call) runAlone(own *exclusive) {
 	}
 	switch {
 	case errors.Is(result.NonRedisError(), ErrNoAnswer), errors.Is(result.NonRedisError(), os.ErrDeadlineExceeded):
+		net.lateness.again.Add(1)
 		if c.resent = true; c.kind.grants {
 			net.lateness.strays.giveUp(net.longestStray())
 		}

@@ -92,12 +92,38 @@ type subscriber struct {
 }
 
 // Subscribe returns [hub.ErrRefused] if a permission or the command is missing, or if the server is busy: another connection would do no better.
-func (s subscriber) Subscribe(channels []string) ([]string, error) {
-	err := s.conn.Do(s.whole, s.conn.B().Subscribe().Channel(channels...).Build()).Error()
-	if _, answered := rueidis.IsRedisErr(err); answered && (withheld(err) || Passing(err)) {
+// A server that withholds one channel refuses the command for all of them. Then each has a command of its own.
+func (s subscriber) Subscribe(channels []string) (refused []string, err error) {
+	err = s.conn.Do(s.whole, s.conn.B().Subscribe().Channel(channels...).Build()).Error()
+	switch _, answered := rueidis.IsRedisErr(err); {
+	case answered && withheld(err) && len(channels) > 1:
+		return s.each(channels)
+	case answered && (withheld(err) || Passing(err)):
 		err = fmt.Errorf("%w: %w", hub.ErrRefused, err)
 	}
 	return nil, err
+}
+
+// each subscribes to each channel by itself. It returns those that are refused, unless all are.
+func (s subscriber) each(channels []string) (refused []string, err error) {
+	commands := make(rueidis.Commands, len(channels))
+	for i, name := range channels {
+		commands[i] = s.conn.B().Subscribe().Channel(name).Build()
+	}
+	for i, reply := range s.conn.DoMulti(s.whole, commands...) {
+		failed := reply.Error()
+		switch _, answered := rueidis.IsRedisErr(failed); {
+		case failed == nil:
+		case answered && (withheld(failed) || Passing(failed)):
+			refused, err = append(refused, channels[i]), fmt.Errorf("%w: %w", hub.ErrRefused, failed)
+		default:
+			return nil, failed
+		}
+	}
+	if len(refused) == len(channels) {
+		return nil, err
+	}
+	return refused, err
 }
 
 // withheld reports whether a server replied that a permission or the command is missing.

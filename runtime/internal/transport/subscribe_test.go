@@ -69,6 +69,32 @@ func TestClusterSubscriber_GoesOnWithoutAPermission(t *testing.T) {
 	<-refused.Ready()
 }
 
+// A single server that refuses one channel, since a permission is missing, has all others subscribed: those that are asked for together with it, and
+// those that come later.
+func TestSubscriber_GoesOnWithoutAPermission(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	server.Do("ACL", "SETUSER", "limited", "on", ">secret", "+@all", "~*", "&may*")
+	net, _ := over(t, Config{
+		Client: server.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "limited", "secret" }), UUID: protocol.NewUUID(protocol.ListensPlain),
+	})
+	refused := net.Listen("must not", func(hub.Event) {})
+	for _, name := range []string{"may", "may too"} {
+		<-net.Listen(name, func(hub.Event) {}).Ready()
+	}
+	server.Do("CLIENT", "KILL", "TYPE", "pubsub")
+	until := func(name string) {
+		require.Eventually(t, func() bool {
+			counts, err := server.Do("PUBSUB", "NUMSUB", name).AsIntMap()
+			return err == nil && counts[name] == 1
+		}, time.Minute, time.Millisecond)
+	}
+	until("may")
+	until("may too")
+	server.Do("ACL", "SETUSER", "limited", "allchannels")
+	<-refused.Ready()
+}
+
 // A connection says of some channels that they are elsewhere, and only at the next try that it refuses others.
 func TestClusterSubscriber_SaysFirstWhatIsElsewhere(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,7 @@ type laneID struct {
 type request struct {
 	lease *Lease
 	looks bool
+	late  bool // nobody guarded the lease any more when the answer came
 }
 
 const (
@@ -123,7 +124,7 @@ func (ln *lane) add(l *Lease, now monotonic.Time, renew, look bool) {
 		if ln.sending == 0 && len(ln.queue) == 0 {
 			ln.heard = now
 		}
-		ln.queue = append(ln.queue, request{l, !renew})
+		ln.queue = append(ln.queue, request{lease: l, looks: !renew})
 	}
 }
 
@@ -207,6 +208,7 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 			l.stage = stageIdle
 		}
 		refused := errors.Is(outcomes[i], ErrRefused)
+		batch[i].late = l.index < 0
 		switch {
 		case l.index < 0 || refused:
 		case outcomes[i] != nil:
@@ -230,7 +232,7 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 	w.mu.Unlock()
 
 	for i, r := range batch {
-		if w.observe != nil && !r.looks {
+		if w.observe != nil && !r.looks && !(r.late && errors.Is(outcomes[i], ErrRefused)) { // a release came first
 			w.observe(r.lease, outcomes[i])
 		}
 	}

@@ -328,3 +328,29 @@ func TestRecheck_WhileRequestsAreUnderWay(t *testing.T) {
 		})
 	}
 }
+
+// TestWatchdog_ObservesNoOvertakenRenewal shows that a renewal is none that failed, if the server refuses it since the release came first.
+func TestWatchdog_ObservesNoOvertakenRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var observed []string
+		var w *Watchdog
+		w = New(func(leases []*Lease, _ []time.Duration) []error {
+			outcomes := make([]error, len(leases))
+			for i, l := range leases {
+				outcomes[i] = ErrRefused
+				if l.Key() == "released" {
+					require.True(t, w.Stop(l))
+				}
+			}
+			return outcomes
+		}, atMost(10), func(l *Lease, err error) { observed = append(observed, l.Key()+": "+err.Error()) })
+		defer w.Close()
+		released, _ := lease("released", 30*time.Second, true)
+		gone, lost := lease("gone", 30*time.Second, true)
+		w.Start(released, time.Now(), released.TTL)
+		w.Start(gone, time.Now(), gone.TTL)
+		advance(10 * time.Second)
+		require.ErrorIs(t, <-lost, ErrRefused)
+		require.Equal(t, []string{"gone: " + ErrRefused.Error()}, observed)
+	})
+}
