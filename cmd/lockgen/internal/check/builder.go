@@ -47,7 +47,7 @@ func (c *checker) builder(iface *directive.Interface, m *method) *model.Builder 
 
 // canName reports whether the output may mention a name.
 func (c *checker) canName(obj *types.TypeName) bool {
-	return obj.Pkg() == nil || obj.Pkg() == c.pkg.Types || obj.Exported() && importable(obj.Pkg().Path(), c.pkg.Path)
+	return obj.Pkg() == nil || obj.Pkg() == c.pkg.Types || obj.Exported() && importable(obj.Pkg().Path(), c.folder())
 }
 
 // keysOf is the type that has the builders of an interface.

@@ -6,6 +6,7 @@ import (
 	"go/build"
 	"go/token"
 	"go/types"
+	"maps"
 	"slices"
 	"unicode"
 	"unicode/utf8"
@@ -324,9 +325,7 @@ func (c *checker) file(file *load.File) *model.File {
 			out.Aliases[path] = name
 		}
 	}
-	for name := range c.pkg.Declared {
-		out.Declared = append(out.Declared, name)
-	}
+	out.Declared = slices.AppendSeq(slices.Collect(maps.Keys(c.pkg.Declared)), maps.Keys(c.given)) // types and constructors of other outputs, too
 	slices.Sort(out.Declared)
 	for _, iface := range file.Directives.Interfaces {
 		if iface.Directive.Verb == directive.Service {

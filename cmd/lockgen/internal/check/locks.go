@@ -72,10 +72,10 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 		return nil
 	}
 	at, end := d.Key.ValuePos()
-	named, list := false, false
+	named, list, whole := false, false, false
 	for _, part := range out.Lock.Keys[0].Parts {
 		if part.Value != nil && part.Value.Each != nil {
-			list = true
+			list, whole = true, len(part.Value.Steps) == 0
 		}
 		named = named || part.Value != nil && (part.Value.Func == nil || len(part.Value.Func.Args) > 0)
 	}
@@ -83,7 +83,7 @@ func (c *checker) entity(iface *directive.Interface, m *method) *model.Method {
 	case list && !multi:
 		c.list.Add(at, end, "a list gives several locks, and an entity has one; return a lockrt.EntityMulti, which has several")
 		return nil
-	case multi && !list:
+	case multi && !whole: // another list may have its elements in another order, and each element has the lock at its place
 		name := m.fn.Signature().Params().At(0).Name()
 		c.list.Add(at, end, "a lockrt.EntityMulti has a lock for each element of %s, so the key needs {%s...}", name, name)
 		return nil

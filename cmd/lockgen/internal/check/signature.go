@@ -91,7 +91,7 @@ func (c *checker) nameable(obj *types.TypeName, m *method, from, to token.Pos) {
 		}
 	case !obj.Exported():
 		c.list.Add(from, to, "%s mentions %s.%s, which is not exported and can't be named here", m.fn.Name(), pkg.Path(), obj.Name())
-	case !importable(pkg.Path(), c.pkg.Path):
+	case !importable(pkg.Path(), c.folder()):
 		c.list.Add(from, to, "%s mentions %s.%s, which is internal and can't be imported here", m.fn.Name(), pkg.Path(), obj.Name())
 	}
 }
@@ -105,6 +105,14 @@ func (c *checker) predeclared(name string, from, to token.Pos) {
 
 // needed are the predeclared names in the bodies of generated code.
 var needed = []string{"nil", "append", "make", "byte", "string", "error"}
+
+// folder returns the import path of the package's folder, which decides what it may import: an external test has a path of its own.
+func (c *checker) folder() string {
+	if strings.HasSuffix(c.pkg.Name, "_test") {
+		return strings.TrimSuffix(c.pkg.Path, "_test")
+	}
+	return c.pkg.Path
+}
 
 // importable reports whether a package may import another: what is internal only from where it is internal to.
 func importable(path, from string) bool {
