@@ -110,13 +110,29 @@ func TestClient_KeyLeftBehind(t *testing.T) {
 			require.NoError(t, rc.Do(t.Context(), rc.B().Arbitrary(cmd...).Build()).Error())
 		}
 		defer func() {
-			require.Equal(t, []string{"locktest: still in Redis when the test ended: " + a}, tb.Errors)
+			require.Equal(t, []string{"locktest: still in Redis when the test ended: " + a + "; if that is on purpose, by release=keep or min=, force it open before the end"}, tb.Errors)
 			if url := os.Getenv("REDIS_URL"); url != "" {
 				require.NoError(t, rc.Do(t.Context(), rc.B().Del().Key(a, b, text).Build()).Error())
 			}
 		}()
 		tb.End()
 	})
+}
+
+// TestClient_MayNotLook shows that a test does not pass for one that leaves no keys if the user may not look.
+//
+//nolint:paralleltest // it sets a variable of the environment
+func TestClient_MayNotLook(t *testing.T) {
+	server := redistest.Server(t)
+	server.Do("ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all", "-hkeys")
+	t.Setenv("REDIS_URL", "redis://limited:secret@"+server.Addr())
+	tb := &locktest.Recorder{TB: t}
+	lease, err := locktest.Client(tb, lockrt.Options{}).Mutex("k").Lock(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, lease.Unlock(t.Context()))
+	tb.End()
+	require.Len(t, tb.Errors, 1)
+	require.Contains(t, tb.Errors[0], `look for keys that were left behind: "k": NOPERM`)
 }
 
 //nolint:paralleltest // it sets a variable of the environment

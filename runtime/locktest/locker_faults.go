@@ -3,7 +3,6 @@ package locktest
 import (
 	"context"
 	"errors"
-	"net/url"
 	"slices"
 	"time"
 
@@ -38,11 +37,9 @@ type line struct {
 
 // proxy starts one in front of the server.
 func (s *suite) proxy() line {
-	target, err := url.Parse(s.url)
-	s.ok(err, "the server's address")
-	p := redistest.Proxy(s.tb, target.Host)
-	target.Host = p.Addr()
-	return line{p, target.String()}
+	p, by, ok := inFront(s.tb, s.url)
+	s.that(ok, "a fault needs a server at redis://host:port, not at %q", s.url)
+	return line{p, by}
 }
 
 // lost checks the outcome of an operation whose message gets lost, with its connection and without.

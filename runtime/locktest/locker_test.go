@@ -138,7 +138,22 @@ var mutants = map[string]mutant{
 			}
 			return liar{locker: mutex(c, key), lock: every, tryLock: every}
 		},
-		caught: []string{"RefusesWhatIsHeld", "WaitOfZero", "AnotherContextIsAStranger"},
+		caught: []string{"Excludes", "RefusesWhatIsHeld", "WaitOfZero", "AnotherContextIsAStranger"},
+	},
+	"waiters share the lock": {
+		make: func(c *lockrt.Client, key string) locker {
+			m := c.RWMutex(key)
+			return liar{locker: mutex(c, key), tryLock: func(ctx context.Context, opts ...lockrt.LockOption) (lease, error) {
+				return orNil(m.TryLock(ctx, opts...))
+			}, lock: func(ctx context.Context, opts ...lockrt.LockOption) (lease, error) {
+				l, err := m.TryLock(ctx, opts...)
+				if errors.Is(err, lockrt.ErrNotAcquired) {
+					l, err = m.RLock(ctx, opts...)
+				}
+				return orNil(l, err)
+			}}
+		},
+		caught: []string{"Excludes"},
 	},
 	"a grant is forgotten when the caller gives up": {
 		make: func(c *lockrt.Client, key string) locker {
@@ -321,4 +336,18 @@ func TestTestLocker_FindsGoroutines(t *testing.T) {
 	close(end)
 	wg.Wait()
 	require.Eventually(t, func() bool { return left() == "" }, patience, time.Millisecond)
+}
+
+// TestInFront shows in front of which servers a proxy can stand.
+func TestInFront(t *testing.T) {
+	t.Parallel()
+	for server, can := range map[string]bool{
+		"redis://localhost": true, "redis://:secret@localhost:7000/2": true, "rediss://localhost": false, "unix:///run/redis.sock": false, "no url\x7f": false,
+	} {
+		_, by, ok := inFront(t, server)
+		require.Equal(t, can, ok, server)
+		if ok {
+			require.Regexp(t, `^redis://(:secret@)?127\.0\.0\.1:\d+(/2)?$`, by)
+		}
+	}
 }

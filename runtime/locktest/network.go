@@ -24,17 +24,27 @@ type Network struct {
 // use TLS and fails the test if $REDIS_URL demands them.
 func NewNetwork(tb testing.TB) *Network {
 	tb.Helper()
-	server, err := url.Parse(Server(tb))
-	if err != nil || server.Scheme != "redis" {
+	proxy, by, ok := inFront(tb, Server(tb))
+	if !ok {
 		tb.Fatalf("locktest: a network needs a server at redis://host:port, not at %q", Server(tb))
 	}
-	if server.Port() == "" {
-		server.Host += ":6379"
+	return &Network{tb: tb, proxy: proxy, url: by}
+}
+
+// inFront starts a proxy in front of the server that a URL names, and returns the URL by which clients reach the server through it. It reports false
+// for a server whose connections a proxy cannot see into: with TLS, or at a socket.
+func inFront(tb testing.TB, server string) (proxy *redistest.FaultProxy, by string, ok bool) {
+	tb.Helper()
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "redis" {
+		return nil, "", false
 	}
-	n := &Network{tb: tb, proxy: redistest.Proxy(tb, server.Host)}
-	server.Host = n.proxy.Addr()
-	n.url = server.String()
-	return n
+	if u.Port() == "" {
+		u.Host += ":6379"
+	}
+	proxy = redistest.Proxy(tb, u.Host)
+	u.Host = proxy.Addr()
+	return proxy, u.String(), true
 }
 
 // URL returns the address at which clients reach the server through the network.
