@@ -28,7 +28,9 @@ var _ = bridge.Lend(bridge.Functions{
 	Unreported: func(ctx context.Context, c *Client, name, template string, err error) {
 		(*locks.Client)(c).Unreported(ctx, name, template, err)
 	},
-	Warn:      func(l *Lease, name string, err error) { (*leases.Lease)(l).Warn(name, err) },
+	UnreportedOf: func(call context.Context, l *Lease, name, template string, err error) {
+		(*leases.Lease)(l).Unreported(call, name, template, err)
+	},
 	Ended:     failure.Ended,
 	Profiled:  leases.Profiled,
 	AfterWork: failure.AfterWork,

@@ -269,6 +269,28 @@ func TestHoldSeq_ReleasesOnceWhenTheLoopEnds(t *testing.T) {
 	freed(t, key) // there is no loop that could
 }
 
+// TestHoldSeq_ReportsALoss shows that the program learns of a lock that was lost during a loop that cannot return an error.
+func TestHoldSeq_ReportsALoss(t *testing.T) {
+	t.Parallel()
+	type value struct{}
+	reports := make(chan lockrt.UnreportedEvent, 1)
+	c := newClient(t, lockrt.Options{Hooks: lockrt.Hooks{Unreported: func(ctx context.Context, e lockrt.UnreportedEvent) {
+		if ctx.Value(value{}) == "of the call" {
+			reports <- e
+		}
+	}}})
+	key := redistest.Key(t, "k")
+	ctx := context.WithValue(patient(t), value{}, "of the call")
+	for range gen.HoldSeq(acquire(t, c, ctx, gen.Spec{Template: "k:{id}"}, key), count(3)) {
+		_, err := c.Mutex(key).ForceUnlock(patient(t))
+		require.NoError(t, err)
+	}
+	e := receive(t, reports, "the report")
+	require.ErrorIs(t, e.Err, lockrt.ErrLost)
+	require.Equal(t, "orders.Service.Do", e.Name)
+	require.Equal(t, "k:{id}", e.Template)
+}
+
 func TestHoldSeq_TheCallEndsBeforeALoopBegins(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{}, 1)

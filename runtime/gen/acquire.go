@@ -21,7 +21,7 @@ var (
 	permitLocker = lent.PermitLocker.(func(s *lockrt.PermitSemaphore) lockrt.Locker)
 	giveBack     = lent.GiveBack.(func(leases []*lockrt.Lease, least time.Duration, keep bool) error)
 	unreported   = lent.Unreported.(func(ctx context.Context, c *lockrt.Client, name, template string, err error))
-	warn         = lent.Warn.(func(l *lockrt.Lease, name string, err error))
+	unreportedOf = lent.UnreportedOf.(func(call context.Context, l *lockrt.Lease, name, template string, err error))
 )
 
 // A KindKey is a key with the kind of its lock, for a method whose locks are of several kinds.

@@ -31,7 +31,7 @@ func (h *Hold) Close(closing func() error) (err error) {
 // HoldSeq lends h to seq, if there is one: it is released when the loop over what HoldSeq returns
 // ends, also by break or by a panic, or when the context of the call ends before a loop begins.
 // After that, and during the loop, the sequence has no elements for other loops; this and errors go
-// to [lockrt.Options.Logger].
+// to [lockrt.Options.Logger] and [lockrt.Hooks.Unreported].
 func HoldSeq[V any](h *Hold, seq iter.Seq[V]) iter.Seq[V] {
 	if seq == nil {
 		return nil
@@ -39,10 +39,10 @@ func HoldSeq[V any](h *Hold, seq iter.Seq[V]) iter.Seq[V] {
 	l := h.lend()
 	return func(yield func(V) bool) {
 		if err := l.begin(); err != nil {
-			l.log(err)
+			l.report(err)
 			return
 		}
-		defer func() { l.log(l.end()) }()
+		defer func() { l.report(l.end()) }()
 		seq(yield)
 	}
 }
@@ -63,7 +63,7 @@ func HoldSeq2[K, V any](h *Hold, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
 				yield(none, last)
 				return
 			}
-			l.log(err)
+			l.report(err)
 		}
 		if err := l.begin(); err != nil {
 			tell(err)
@@ -72,7 +72,7 @@ func HoldSeq2[K, V any](h *Hold, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
 		whole := false
 		defer func() {
 			if !whole {
-				l.log(l.end())
+				l.report(l.end())
 			}
 		}()
 		broken := false
@@ -98,7 +98,7 @@ func (h *Hold) lend() *loan {
 	l := &loan{h: h.Lend()}
 	l.keep = context.AfterFunc(h.call, func() {
 		if l.begun.CompareAndSwap(false, true) {
-			l.log(l.end())
+			l.report(l.end())
 		}
 	})
 	return l
@@ -118,9 +118,9 @@ func (l *loan) begin() error {
 
 func (l *loan) end() error { return l.h.release() }
 
-// log logs an error that no caller gets.
-func (l *loan) log(err error) {
-	if err != nil && len(l.h.leases) > 0 {
-		warn(l.h.leases[0], l.h.spec.Name, err)
+// report reports an error that no caller gets.
+func (l *loan) report(err error) {
+	if h := l.h; err != nil && len(h.leases) > 0 {
+		unreportedOf(h.call, h.leases[0], h.spec.Name, h.spec.Template, err)
 	}
 }

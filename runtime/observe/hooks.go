@@ -8,7 +8,8 @@ import (
 // Hooks are functions that a Client calls for each event, for metrics and traces. Any may be nil. Fields may be added.
 //
 // A hook that sleeps delays its own caller and nobody else. AcquireStart, Waiting, AcquireEnd, Acquired and Unreported
-// run on the goroutine of the call that they are about. Ended runs on the goroutine that releases the lease, after the
+// run on the goroutine of the call that they are about. Of a sequence, Unreported runs on the goroutine of the loop, or on one of its own
+// if the context of the call ends before a loop begins. Ended runs on the goroutine that releases the lease, after the
 // next caller has got the lock. Renewed, and Ended of a lease that was lost or closed, run on one goroutine of the
 // Client, one at a time, in the order of the events. While more than 10,000 events wait for that goroutine, calls of
 // Renewed are left out, and no call of Ended is. Client.Close waits for it for Options.OpTimeout at most.
@@ -45,8 +46,9 @@ type Hooks struct {
 	// Deadlock is called once for each call of the Client that is found to be in a [Deadlock], with the context of the call, on the goroutine that
 	// calls Renewed. The Client finds deadlocks as Options.DeadlockAfter says.
 	Deadlock func(ctx context.Context, e DeadlockEvent)
-	// Unreported is called when a generated method that returns no error could not acquire or keep its lock, unless
-	// another holder is the reason.
+	// Unreported is called with an error that a generated method cannot return. A method without an error could not acquire or keep its lock, unless
+	// another holder is the reason. A loop over the sequence of a method with scope=iter had no lock, lost it, or could not give it back; if the
+	// second part of an iter.Seq2 is an error, the loop gets that as its last pair instead, unless it has ended by break.
 	Unreported func(ctx context.Context, e UnreportedEvent)
 }
 

@@ -9,12 +9,12 @@ type Stats struct {
 	Waiting int // calls that wait for others
 
 	Renewals        uint64 // leases renewed
-	RenewalFailures uint64 // tries to renew that failed, or were refused
+	RenewalFailures uint64 // tries to renew that failed, or were refused, unless the release came first
 	Losses          uint64 // leases that ended with ErrLost
 	HandOversLocal  uint64 // from one call of this process to the next, without a request to Redis
 	HandOversRemote uint64 // from another process to this one
 
-	ResponseTime time.Duration // how long the servers take for an answer, smoothed over the latest ones; 0 before the first one
+	ResponseTime time.Duration // how long the servers take for an answer, without waits for replicas, smoothed over the latest ones; 0 before the first one
 	// SentAgain counts the commands that the client sent again at once, over another connection, since an answer did not come in time or the connection
 	// broke. It leaves out what is repeated after a pause, see lockrt.Options.Retry.
 	SentAgain uint64

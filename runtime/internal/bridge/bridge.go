@@ -13,7 +13,7 @@ type Functions struct {
 	PermitLocker any // func(s *lockrt.PermitSemaphore) lockrt.Locker
 	GiveBack     any // func(leases []*lockrt.Lease, least time.Duration, keep bool) error
 	Unreported   any // func(ctx context.Context, c *lockrt.Client, name, template string, err error)
-	Warn         any // func(l *lockrt.Lease, name string, err error)
+	UnreportedOf any // func(call context.Context, l *lockrt.Lease, name, template string, err error)
 
 	Ended     func(ctx context.Context) error
 	Profiled  func(ctx context.Context, name string) (under context.Context, end func())

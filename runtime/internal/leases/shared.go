@@ -146,7 +146,12 @@ func (t *Core) OwnerName() string {
 	return fleet.OwnerOf(t.Guard())
 }
 
-// Warn logs err, which the loop over a sequence under l cannot return: the loop had no lock, lost it, or could not give it back.
-func (l *Lease) Warn(name string, err error) {
-	l.core.Client().Settings.Logger.Warn("lockgen: a loop over the result of a method had no lock, lost it, or could not give it back", "kind", l.core.Kind(), "key", l.core.Key(), "name", name, "owner", l.core.OwnerName(), "error", err)
+// Unreported reports to the logger and to the hook err, which the loop over a sequence under l cannot return: the loop had no lock, lost it, or could
+// not give it back. The sequence is the result of a call of the method name.
+func (l *Lease) Unreported(call context.Context, name, template string, err error) {
+	settings := &l.core.Client().Settings
+	settings.Logger.Warn("lockgen: a loop over the result of a method had no lock, lost it, or could not give it back", "kind", l.core.Kind(), "key", l.core.Key(), "name", name, "owner", l.core.OwnerName(), "error", err)
+	if hook := settings.Hooks.Unreported; hook != nil {
+		hook(call, observe.UnreportedEvent{Name: name, Template: template, Err: err})
+	}
 }
