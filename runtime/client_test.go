@@ -17,6 +17,7 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	inner "github.com/lockgen/lockgen/runtime/internal/resource"
+	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 	"github.com/lockgen/lockgen/scripts"
 )
@@ -339,6 +340,41 @@ func TestClient_ShutdownWaitsForLeases(t *testing.T) {
 	require.NoError(t, lease.Unlock(t.Context()))
 	require.NoError(t, receive(t, done, "the end of Shutdown"))
 	freed(t, m.Key())
+}
+
+// TestClient_ShutdownDuringAGrant shows that Shutdown waits for a lease that is being granted when it begins: it looks for leases only when each
+// grant counts, or is refused.
+//
+//nolint:paralleltest // the clients of other tests would be traced, too
+func TestClient_ShutdownDuringAGrant(t *testing.T) {
+	key, done := redistest.Key(t, "k"), make(chan error, 1)
+	var c *lockrt.Client
+	var once sync.Once
+	stop := trace.To(func(s trace.Step) {
+		if s.Action == trace.Granted && s.Key == key {
+			once.Do(func() { // it is granted, and does not count yet
+				go func() { done <- c.Shutdown(patient(t)) }()
+				lockrt.ShutsDown(c)
+			})
+		}
+	})
+	c = newClient(t, lockrt.Options{})
+	stop()
+	lease, err := c.Mutex(key).Lock(patient(t))
+	if err == nil {
+		select {
+		case <-lease.Context().Done():
+			require.NoError(t, context.Cause(lease.Context()), "its holder is at work")
+		case err := <-done:
+			require.Fail(t, "Shutdown has not waited", err)
+		case <-time.After(50 * time.Millisecond): // nothing happens until the holder unlocks
+		}
+		require.NoError(t, lease.Unlock(t.Context()))
+	} else { // the caller was slow, and found the client closing before it found its lease, which it has given back
+		require.ErrorIs(t, err, lockrt.ErrClosed)
+	}
+	require.NoError(t, receive(t, done, "the end of Shutdown"))
+	freed(t, key)
 }
 
 func TestClient_ShutdownGivesUpWithItsContext(t *testing.T) {

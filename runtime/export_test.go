@@ -72,6 +72,9 @@ func RestSoon(c *Client) { locks.RestSoon((*locks.Client)(c)) }
 // the key.
 func AtEnd(c *Client, f func(key string)) { locks.AtEnd((*locks.Client)(c), f) }
 
+// ShutsDown returns when c grants nothing any more, and Shutdown has given c's mutex back.
+func ShutsDown(c *Client) { locks.ShutsDown((*locks.Client)(c)) }
+
 // SpreadBy has c subscribe again after a random part of d, while it is at rest. Call it before any other method of c.
 func SpreadBy(c *Client, d time.Duration) { locks.SpreadBy((*locks.Client)(c), d) }
 

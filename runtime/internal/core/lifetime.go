@@ -32,6 +32,10 @@ func (c *Client) Shutdown(ctx context.Context) error {
 		c.state = stateShuttingDown
 		close(c.Closing)
 	}
+	c.Mu.Unlock()
+	c.Above.Refuse() // takes the mutex of each lock once: a grant that was made before counts among the holds, a later one is refused
+	c.Above.EndLingers()
+	c.Mu.Lock()
 	if c.drained == nil {
 		c.drained = make(signal)
 		if c.holds.Load() == 0 || c.state == stateClosed {
@@ -40,8 +44,6 @@ func (c *Client) Shutdown(ctx context.Context) error {
 	}
 	drained := c.drained
 	c.Mu.Unlock()
-	c.Above.Refuse()
-	c.Above.EndLingers()
 
 	select {
 	case <-drained:

@@ -143,3 +143,10 @@ func OpenQuestions(c *Client) int { return c.base.Fleet.Asking() }
 func KnowsHolder(c *Client, key string) bool {
 	return c.base.Fleet.LastHolder(observe.KindMutex, key) != nil
 }
+
+// ShutsDown returns when c grants nothing any more, and Shutdown has given c's mutex back.
+func ShutsDown(c *Client) {
+	<-c.Core().Closing
+	c.Core().Mu.Lock()
+	defer c.Core().Mu.Unlock()
+}
