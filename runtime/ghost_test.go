@@ -3,6 +3,7 @@ package lockrt_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	lockrt "github.com/lockgen/lockgen/runtime"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // A server that went back in time, to an older file or to what a replica had, names owners that are over: as holders, and in
@@ -222,4 +224,43 @@ func serveAll(t *testing.T, n int, got <-chan locked) {
 		require.NoError(t, next.err)
 		free(t, next.lease)
 	}
+}
+
+// TestGhost_FairLockInConstantUse shows that a client looks after a fair lock for which it has had waiters all the time, although it has used more
+// other fair locks since than it looks after.
+func TestGhost_FairLockInConstantUse(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	key, asks, leaves := redistest.Key(t, "k"), make(chan struct{}, 1000), make(chan struct{}, 1000)
+	asked, left := redistest.EvalSHA(scripts.FairAcquire.SHA1()), redistest.EvalSHA(scripts.FairLeave.SHA1())
+	proxy.OnRequest(func(cmd []string) {
+		switch {
+		case !slices.Contains(cmd, key):
+		case asked(cmd):
+			asks <- struct{}{}
+		case left(cmd):
+			leaves <- struct{}{}
+		}
+	})
+	c := clientOf(t, proxy.URL(), lockrt.Options{})
+	held := ok(t)(clientOf(t, server.URL(), lockrt.Options{}).FairMutex(key).Lock(patient(t)))
+	got := lockLater(patient(t), c.FairMutex(key))
+	receive(t, asks, "the waiter asks")
+	for i := range 300 {
+		free(t, ok(t)(c.FairMutex(key+strconv.Itoa(i)).Lock(patient(t))))
+	}
+	require.Empty(t, leaves)
+	for start, tended := time.Now(), false; !tended; {
+		require.Less(t, time.Since(start), patience, "the client looks after the wait queue")
+		server.Do("CLIENT", "KILL", "TYPE", "pubsub") // the waiter asks again, and so does the client for what it looks after
+		select {
+		case <-asks:
+		case <-leaves:
+			tended = true
+		case <-time.After(patience):
+		}
+	}
+	free(t, held)
+	free(t, gotten(t, got, "the lock"))
 }

@@ -139,6 +139,29 @@ func TestStats(t *testing.T) {
 	require.EqualValues(t, 3+handed, calls)
 }
 
+// TestStats_WaitsOfCallsThatFail shows that a call is none that got its lock, if it entered the lease of its owner and wants more than that has.
+func TestStats_WaitsOfCallsThatFail(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	c, other := newClient(t, lockrt.Options{Hooks: hooks}), newClient(t, lockrt.Options{})
+	m := c.Mutex(redistest.Key(t, "k"))
+	held := ok(t)(other.Mutex(m.Key()).Lock(patient(t)))
+	ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+	first := lockLater(ctx, m)
+	receive(t, waiting, "the first call waits")
+	second := lockLater(ctx, m, lockrt.WithFencing())
+	receive(t, waiting, "the second call waits")
+	free(t, held)
+	lease := gotten(t, first, "the lock")
+	require.ErrorIs(t, receive(t, second, "the second call").err, lockrt.ErrBadOption)
+	var waits uint64
+	for _, b := range c.Stats().Waits {
+		waits += b.Count
+	}
+	require.EqualValues(t, 1, waits)
+	free(t, lease)
+}
+
 // TestStats_SentAgain shows that a request is counted that is sent again, since its answer is late, or since its connection broke.
 func TestStats_SentAgain(t *testing.T) {
 	t.Parallel()

@@ -117,6 +117,7 @@ func (c *Client) now(ctx context.Context) rueidis.Client {
 	defer timer.Stop()
 	select {
 	case <-c.tried:
+	case <-c.done: // closed, or connected
 	case <-ctx.Done():
 	case <-timer.C:
 	}

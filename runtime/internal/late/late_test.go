@@ -146,3 +146,26 @@ func ofStream(err error) error {
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// TestClient_ClosedBeforeItHasTried shows that requests of a closed client do not wait for a connection that nobody makes any more.
+func TestClient_ClosedBeforeItHasTried(t *testing.T) {
+	t.Parallel()
+	connecting := make(chan struct{})
+	c, err := late.New(late.Config{
+		Option: rueidis.ClientOption{InitAddress: []string{"127.0.0.1:1"}, ForceSingleClient: true, DisableCache: true},
+		Mode:   rueidis.ClientModeStandalone,
+		Connect: func(ctx context.Context) (rueidis.Client, error) {
+			close(connecting)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+		Patience: time.Hour,
+	})
+	require.NoError(t, err)
+	<-connecting
+	under := make(chan error, 1)
+	go func() { under <- c.Do(context.Background(), c.B().Ping().Build()).Error() }()
+	c.Close()
+	require.Error(t, <-under)
+	require.Error(t, c.Do(context.Background(), c.B().Ping().Build()).Error())
+}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
 )
@@ -21,7 +22,7 @@ type Fair struct {
 	Tickets    map[uint64]*FairTicket // of the waiters, by their numbers
 	spare      []*FairTicket          // tickets that have had no waiter for a moment
 	spareTimer *time.Timer            // withdraws them; nil before the first
-	noted      bool                   // a waiter was in the queue
+	noted      monotonic.Time         // when it was noted last that a waiter is in the queue; zero if never
 }
 
 // NewFair returns the resource of the fair lock of key.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/engine"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
@@ -39,6 +40,10 @@ const (
 	// it is its turn: other programs may release the key, or take it by force.
 	listenAfter = time.Second
 
+	// notedAgain is how often it is noted that there are waiters for a key: only the keys that were noted last are looked after when a server has
+	// lost its last writes.
+	notedAgain = time.Second / 2
+
 	// leastFairPause is the shortest pause between requests for a free lock, when it is the turn of another waiter.
 	leastFairPause = 50 * time.Millisecond
 )
@@ -67,8 +72,8 @@ func (r *Fair) Acquire(op *resource.AcquireOp) protocol.Command {
 		if tk.Standing {
 			req.Queue = protocol.StillQueued
 		}
-		if !r.noted {
-			r.noted = true
+		if now := monotonic.Now(); r.noted.IsZero() || now.Sub(r.noted) >= notedAgain {
+			r.noted = now
 			r.Client.Withdrawals.Waited(r.Key)
 		}
 	}

@@ -39,9 +39,11 @@ func (c *Client) conclude(ctx context.Context, q Contest, w *Waiter, cfg *leases
 		q.Leave(w)
 		return nil, err
 	}
-	l := w.For.Lease
-	c.Counts.Waited(l.Core().Began.Sub(w.Call.Since))
-	return l.Joined(ctx, cfg) // perhaps with others of its owner
+	l, err := w.For.Lease.Joined(ctx, cfg) // perhaps with others of its owner
+	if err == nil {
+		c.Counts.Waited(l.Core().Began.Sub(w.Call.Since))
+	}
+	return l, err
 }
 
 // begin joins the contest, and returns the result. If w is to ask for a mutex, begin asks and waits for the first event, and returns
