@@ -337,34 +337,37 @@ func TestMultiLock_FixedLeaseLastsForAll(t *testing.T) {
 	require.NoError(t, lease.Unlock(patient(t)))
 }
 
-// TestMultiLock_FixedLeaseIsKept shows that a call keeps the members that it has, for as long as it waits for another one, also when that is longer
-// than their fixed lease.
+// TestMultiLock_FixedLeaseIsKept shows that a call keeps the members that it has, for as long as it waits for others, also when that is longer than
+// their fixed lease: for one member, or for several, one after the other.
 func TestMultiLock_FixedLeaseIsKept(t *testing.T) {
 	t.Parallel()
-	const length = 3 * time.Second
-	server := redistest.Shared(t)
-	extensions := make(chan struct{}, 100)
-	extends := redistest.EvalSHA(scripts.Renew.SHA1())
-	proxy := redistest.Proxy(t, server.Addr())
-	proxy.OnRequest(func(cmd []string) {
-		if extends(cmd) {
-			extensions <- struct{}{}
-		}
-	})
-	one, other := clientOf(t, proxy.URL(), lockrt.Options{}), newClient(t, lockrt.Options{})
-	ends := make(chan string, 100)
-	lockrt.AtEnd(one, func(key string) { ends <- key })
-	all, keys := mutexes(t, one, 3)
-	held := ok(t)(other.Mutex(keys[2]).Lock(patient(t)))
-	got := lockLater(patient(t), lockrt.NewMultiLock(all...), lockrt.WithLease(length))
-	until(t, "it has the first two", func() bool { return number(t, server, "EXISTS", keys[0], keys[1]) == 2 })
-	for start := time.Now(); time.Since(start) < length*5/4; {
-		receive(t, extensions, "an extension")
+	const length = 6 * time.Second
+	for name, pauses := range map[string][]time.Duration{
+		"one long wait":       {length * 5 / 4},
+		"several short waits": {length * 3 / 10, length * 3 / 10, length * 3 / 10, length * 3 / 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Shared(t)
+			one, other := newClient(t, lockrt.Options{}), newClient(t, lockrt.Options{})
+			ends := make(chan string, 100)
+			lockrt.AtEnd(one, func(key string) { ends <- key })
+			all, keys := mutexes(t, one, 2+len(pauses))
+			var held []*lockrt.Lease
+			for _, key := range keys[2:] {
+				held = append(held, ok(t)(other.Mutex(key).Lock(patient(t))))
+			}
+			got := lockLater(patient(t), lockrt.NewMultiLock(all...), lockrt.WithLease(length))
+			until(t, "it has the first two", func() bool { return number(t, server, "EXISTS", keys[0], keys[1]) == 2 })
+			for i, pause := range pauses {
+				<-time.After(pause) // as long as the holder of that member works
+				free(t, held[i])
+			}
+			lease := gotten(t, got, "all")
+			require.Empty(t, ends, "nothing was lost or given back meanwhile")
+			free(t, lease)
+		})
 	}
-	free(t, held)
-	lease := gotten(t, got, "all")
-	require.Empty(t, ends, "nothing was lost or given back meanwhile")
-	free(t, lease)
 }
 
 // TestMultiLock_LengthensNoLeaseThatItEnters shows that a call that waits for others leaves the fixed lease as it is that it has entered.

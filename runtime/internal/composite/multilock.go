@@ -162,9 +162,10 @@ func asPart(waiting leases.WaitingPart) leases.Option {
 // caller may try again.
 func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Option, wait time.Duration, start time.Time) (parts []*leases.Lease, last *leases.Lease, err error) {
 	under := ctx
+	var extended time.Time // when the first members were granted, or all were extended last
 	add := func(more ...*leases.Lease) {
 		if parts == nil {
-			parts = more
+			parts, extended = more, core.Now()
 		} else {
 			parts = append(parts, more...)
 		}
@@ -204,7 +205,8 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 			more = append(slices.Clip(opts), left())
 		}
 		tr.Asks(trace.Stands, len(parts), 1)
-		part, err := m.behind(under, rest[0], parts, more)
+		part, kept, err := m.behind(under, rest[0], parts, more, extended)
+		extended = kept
 		switch {
 		case errors.Is(err, resource.ErrYielded):
 			return m.yield(ctx, tr, parts, opts, left)
@@ -225,14 +227,28 @@ func (m *MultiLock) lengthen(ctx context.Context, parts []*leases.Lease, opts []
 }
 
 // keep extends the leases of the first members while the call waits for another one, if their length is fixed: the call would have to begin again
-// if they ended. It extends them as often as the watchdog renews others, until ctx has ended. wait is that of [repeat].
-func (m *MultiLock) keep(ctx context.Context, parts []*leases.Lease, opts []leases.Option) (wait func()) {
+// if they ended. It extends them as often as the watchdog renews others, until ctx has ended; since is when they were extended last. wait is that of
+// [repeat], and returns when they were extended last by then.
+func (m *MultiLock) keep(ctx context.Context, parts []*leases.Lease, opts []leases.Option, since time.Time) (wait func() (extended time.Time)) {
 	fixed := m.fixed(parts, opts)
 	if len(fixed) == 0 {
-		return func() {}
+		return func() time.Time { return since }
 	}
-	shortest := slices.Min(slices.Collect(maps.Values(fixed)))
-	return repeat(ctx, shortest/3, func() bool { return extend(ctx, fixed) == nil })
+	interval := slices.Min(slices.Collect(maps.Values(fixed))) / 3
+	ended := repeat(ctx, max(0, interval-time.Since(since)), interval, func() bool {
+		at := core.Now()
+		if extend(ctx, fixed) != nil {
+			return false
+		}
+		if ctx.Err() == nil { // otherwise the outcome is unknown
+			since = at
+		}
+		return true
+	})
+	return func() time.Time {
+		ended()
+		return since
+	}
 }
 
 // fixed returns the first members' leases of fixed length, and how long each of them is.

@@ -25,18 +25,19 @@ import (
 // yieldAfter is how long a call keeps members while it waits for one that a program with Redisson holds.
 const yieldAfter = 500 * time.Millisecond
 
-// behind locks l, a member behind kept others that the call holds, and keeps them meanwhile. It fails with ErrYielded if a program with Redisson
-// holds l for long.
-func (m *MultiLock) behind(under context.Context, l locks.Locker, kept []*leases.Lease, opts []leases.Option) (*leases.Lease, error) {
+// behind locks l, a member behind kept others that the call holds, and keeps these meanwhile: they were extended last at since, and then at extended.
+// It fails with ErrYielded if a program with Redisson holds l for long.
+func (m *MultiLock) behind(under context.Context, l locks.Locker, kept []*leases.Lease, opts []leases.Option, since time.Time) (part *leases.Lease, extended time.Time, err error) {
 	if len(kept) == 0 {
-		return l.Lock(under, opts...)
+		part, err = l.Lock(under, opts...)
+		return part, since, err
 	}
 	ctx, cancel := context.WithCancel(under)
-	keepEnded := m.keep(ctx, kept, opts)
+	keepEnded := m.keep(ctx, kept, opts, since)
 	yields := make(chan struct{})
 	looksEnded := func() {}
 	if _, clients, _ := describe(l); len(clients) > 0 {
-		looksEnded = repeat(ctx, yieldAfter, func() bool {
+		looksEnded = repeat(ctx, yieldAfter, yieldAfter, func() bool {
 			if !isJavas(ctx, l) {
 				return true
 			}
@@ -48,16 +49,17 @@ func (m *MultiLock) behind(under context.Context, l locks.Locker, kept []*leases
 	defer func() {
 		cancel()
 		looksEnded()
-		keepEnded()
+		extended = keepEnded()
 	}()
-	return l.Lock(under, opts...)
+	part, err = l.Lock(under, opts...)
+	return part, since, err
 }
 
-// repeat calls do after each interval, until it returns false or ctx has ended. There is no goroutine before the first call of do. After the end of
-// ctx, wait waits until do has returned.
-func repeat(ctx context.Context, interval time.Duration, do func() (again bool)) (wait func()) {
+// repeat calls do after the first pause, and then after each interval, until it returns false or ctx has ended. There is no goroutine before the first
+// call of do. After the end of ctx, wait waits until do has returned.
+func repeat(ctx context.Context, first, interval time.Duration, do func() (again bool)) (wait func()) {
 	over := make(chan struct{})
-	timer := time.AfterFunc(interval, func() {
+	timer := time.AfterFunc(first, func() {
 		defer close(over)
 		for do() {
 			select {
