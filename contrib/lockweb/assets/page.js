@@ -4,7 +4,9 @@
   const state = by('state'), filter = by('filter'), pause = by('pause');
   let skew = 0; // of the server's clock
   let source = null, deadlocks = null;
-  let heard = 0; // when the last update came, by performance.now; 0 while there is nothing to go on from
+  let heard = 0;     // when the last update came, or its connection was begun, by performance.now
+  let going = false; // the times go on: the last update had no error
+  let last = 0;      // when the last update came, by the server's clock; 0 before the first one
   const silence = 10000; // an update comes each second, and one that takes longer takes half of this at most
 
   for (const e of document.querySelectorAll('.script')) e.hidden = false;
@@ -79,7 +81,9 @@
 
   const take = (event) => {
     const u = JSON.parse(event.data);
-    heard = u.error ? 0 : performance.now();
+    heard = performance.now();
+    going = !u.error;
+    last = u.at;
     if (u.error) return say('The locks cannot be looked at: ' + u.error);
     skew = u.at - Date.now();
     for (const [id, html] of Object.entries(u.sections || {})) section(id, html);
@@ -94,11 +98,12 @@
   };
 
   const open = () => {
+    heard = performance.now();
     const mine = new EventSource('?part=events');
     source = mine;
     mine.onmessage = take;
     mine.onerror = () => {
-      heard = 0;
+      going = false;
       say('The connection is lost; trying again');
       if (mine.readyState === EventSource.CLOSED) setTimeout(() => { if (source === mine) open(); }, 3000);
     };
@@ -106,10 +111,13 @@
 
   // The times go on only as long as updates come: a server that stands still, or a network that loses everything, ends no connection.
   const tick = () => {
-    if (!source || !heard) return;
-    if (performance.now() - heard <= silence) return times(document);
-    heard = 0;
-    say('No update since ' + new Date(Date.now() + skew - silence).toLocaleTimeString() + '; trying again');
+    if (!source) return;
+    if (performance.now() - heard <= silence) {
+      if (going) times(document);
+      return;
+    }
+    going = false;
+    say('No update' + (last ? ' since ' + new Date(last).toLocaleTimeString() : '') + '; trying again');
     source.close();
     open();
   };
@@ -117,7 +125,7 @@
   pause.addEventListener('click', () => {
     const paused = source !== null;
     pause.setAttribute('aria-pressed', String(paused));
-    if (paused) { source.close(); source = null; heard = 0; say('Paused'); } else open();
+    if (paused) { source.close(); source = null; going = false; say('Paused'); } else open();
   });
   filter.addEventListener('input', matches);
   setInterval(tick, 1000);
