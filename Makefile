@@ -5,7 +5,7 @@ SHELL := /bin/sh
 GO          ?= go
 BENCHTIME   ?= 1s
 BENCH       ?= $(if $(BEFORE),,-out . -readme)
-FUZZ        ?= 3
+FUZZ        ?= 6
 CHAOS       ?= ^TestChaos$$
 # how often each fault of make chaos is run, and how many are run beside each other
 RUNS        ?= 5
@@ -76,15 +76,15 @@ panels: ## write the picture of the dashboard's panels, docs/dashboard.svg, from
 	$(GO) -C examples/observed test -count=1 -run '^TestPicture$$' -args -picture $(CURDIR)/docs/dashboard.svg
 
 # go test fuzzes one target of one package per call. The limit is a number of inputs, since one of time makes go test fail by
-# chance when it is over: https://go.dev/issue/75804, mended in Go 1.27. Each target has about 10 s of inputs times FUZZ.
+# chance when it is over: https://go.dev/issue/75804, mended in Go 1.27. Each target has about 5 s of inputs times FUZZ.
 fuzzed = $(GO) test -run '^$$' -fuzztime $$(($(FUZZ) * $(1)))x -fuzzminimizetime 20x -timeout 0
 
 .PHONY: fuzz
-fuzz: ## give the generator directives, keys and whole files that nobody would write, each for about 10 s times FUZZ (default 3)
-	$(call fuzzed,200000) -fuzz '^FuzzCollect$$' ./cmd/lockgen/internal/directive
-	$(call fuzzed,80000) -fuzz '^FuzzParse$$' ./cmd/lockgen/internal/key
-	$(call fuzzed,40000) -fuzz '^FuzzDirective$$' ./cmd/lockgen/internal/check
-	$(call fuzzed,80000) -fuzz '^FuzzFile$$' ./cmd/lockgen/internal/check
+fuzz: ## give the generator directives, keys and whole files that nobody would write, each for about 5 s times FUZZ (default 6)
+	$(call fuzzed,50000) -fuzz '^FuzzCollect$$' ./cmd/lockgen/internal/directive
+	$(call fuzzed,20000) -fuzz '^FuzzParse$$' ./cmd/lockgen/internal/key
+	$(call fuzzed,10000) -fuzz '^FuzzDirective$$' ./cmd/lockgen/internal/check
+	$(call fuzzed,20000) -fuzz '^FuzzFile$$' ./cmd/lockgen/internal/check
 
 .PHONY: chaos
 chaos: ## break servers, networks, processes and clocks, RUNS times (5) each, and write the worst to runtime/CHAOS.md: about 3 h

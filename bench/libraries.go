@@ -54,7 +54,7 @@ type library struct {
 	renews   bool          // it renews leases, and reports a loss
 	reenters bool          // a holder of a key can lock it again
 	direct   []string      // commands that it sends itself and not only from scripts
-	reads    bool          // it sends an EXISTS for each CLIENT CACHING, so that the server reports changes of what it has renewed
+	reads    bool          // it sends an EXISTS for each CLIENT CACHING, so that a server before 7.2 reports changes of what was renewed
 	asks     time.Duration // the shortest interval at which it asks again, if it gets no message
 	hands    int           // how many goroutines take many locks, if it cannot use as many as the others
 	open     func(addr string, lease time.Duration) (*client, error)

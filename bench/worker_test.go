@@ -150,6 +150,7 @@ func TestProbe_Since(t *testing.T) {
 			conn, err := net.Dial("tcp", s.addr)
 			require.NoError(t, err)
 			defer conn.Close()
+			require.NoError(t, conn.SetReadDeadline(time.Now().Add(2*time.Minute)))
 			_, err = conn.Write([]byte("MONITOR\r\n"))
 			require.NoError(t, err)
 			lines := bufio.NewScanner(conn)
@@ -196,7 +197,7 @@ func TestProbe_Since(t *testing.T) {
 			}
 			see(`"info"`)
 			sentSeen, calledSeen = 0, 0
-			if lib.reads {
+			if lib.reads && (!lib.us || before.version < "7.2") { // later servers remember what a script has read
 				see(`"exists"`)
 			}
 			after, err := s.probe()

@@ -34,14 +34,14 @@ func dialTCP(ctx context.Context, addr string, d *net.Dialer, secure *tls.Config
 	for i, ip := range ips {
 		addrs[i] = net.JoinHostPort(ip.Unmap().String(), port)
 	}
-	return dialFirst(ctx, addrs, min(dialNext, d.Timeout/time.Duration(len(addrs)+1)), func(addr string) (net.Conn, error) {
+	return dialFirst(addrs, min(dialNext, d.Timeout/time.Duration(len(addrs)+1)), func(addr string) (net.Conn, error) {
 		return dialOne(ctx, addr, d, secure)
 	})
 }
 
 // dialFirst returns the first connection to one of the addresses, of which there is one at least, or the error that came first; that of a
 // certificate says more than the others. It dials the next address after a pause, or at once when a dial has failed.
-func dialFirst(ctx context.Context, addrs []string, pause time.Duration, dial func(addr string) (net.Conn, error)) (net.Conn, error) {
+func dialFirst(addrs []string, pause time.Duration, dial func(addr string) (net.Conn, error)) (net.Conn, error) {
 	type outcome struct {
 		conn net.Conn
 		err  error

@@ -66,11 +66,4 @@ func (t *Transport) Refused(err error) error {
 }
 
 // Closing reports whether the client grants nothing any more.
-func (t *Transport) Closing() bool {
-	select {
-	case <-t.cfg.Closing:
-		return true
-	default:
-		return false
-	}
-}
+func (t *Transport) Closing() bool { return closed(t.cfg.Closing) }

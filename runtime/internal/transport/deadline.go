@@ -33,12 +33,10 @@ func (d *deadline) Done() <-chan struct{} {
 func (d *deadline) Err() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	select {
-	case <-d.done:
+	if closed(d.done) {
 		return context.DeadlineExceeded
-	default:
-		return nil
 	}
+	return nil
 }
 
 // stop ends the wait for the context, and reports whether there was one: the connection is pipelined, or new. Then goroutines of the dialling
@@ -51,14 +49,4 @@ func (d *deadline) stop() (awaited bool) {
 	}
 	d.timer.Stop()
 	return true
-}
-
-// closed reports whether a channel is closed to which nothing is sent.
-func closed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
 }

@@ -86,9 +86,12 @@ func fromAll[A any](l *link, grace time.Duration, ask func(addr string, node rue
 func (l *link) Patience() time.Duration { return max(leastPatience, 4*l.pace.typical()) }
 
 // stopped reports whether the client was stopped.
-func (l *link) stopped() bool {
+func (l *link) stopped() bool { return closed(l.cfg.Stopped) }
+
+// closed reports whether a channel is closed to which nothing is sent.
+func closed(ch <-chan struct{}) bool {
 	select {
-	case <-l.cfg.Stopped:
+	case <-ch:
 		return true
 	default:
 		return false

@@ -149,14 +149,7 @@ func (s *spares) retire(x *spare) {
 }
 
 // isMade reports whether the connection is made, or could not be.
-func (x *spare) isMade() bool {
-	select {
-	case <-x.made:
-		return true
-	default:
-		return false
-	}
-}
+func (x *spare) isMade() bool { return closed(x.made) }
 
 // drop closes the connection of x, which has no users. The caller holds s.mu.
 func (s *spares) drop(x *spare) {

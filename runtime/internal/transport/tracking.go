@@ -320,7 +320,7 @@ func forGood(err error) error {
 	return err
 }
 
-// close waits for what works on connections. The client is closed already, and so are they.
+// close waits for what works on connections, which end with the client.
 func (t *tracker) close() {
 	t.mu.Lock()
 	t.stage = trackingOff
