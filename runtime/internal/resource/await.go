@@ -39,7 +39,12 @@ func (c *Client) conclude(ctx context.Context, q Contest, w *Waiter, cfg *leases
 		q.Leave(w)
 		return nil, err
 	}
-	l, err := w.For.Lease.Joined(ctx, cfg) // perhaps with others of its owner
+	return c.joined(ctx, w, cfg)
+}
+
+// joined returns the lease of w, which has it perhaps with others of its owner, and counts the wait.
+func (c *Client) joined(ctx context.Context, w *Waiter, cfg *leases.Config) (*leases.Lease, error) {
+	l, err := w.For.Lease.Joined(ctx, cfg)
 	if err == nil {
 		c.Counts.Waited(l.Core().Began.Sub(w.Call.Since))
 	}
