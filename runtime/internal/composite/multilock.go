@@ -164,8 +164,11 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 	under := ctx
 	var extended time.Time // when the first members were granted, or all were extended last
 	add := func(more ...*leases.Lease) {
+		if len(parts) == 0 {
+			extended = core.Now()
+		}
 		if parts == nil {
-			parts, extended = more, core.Now()
+			parts = more
 		} else {
 			parts = append(parts, more...)
 		}
@@ -223,7 +226,10 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 // lengthen extends the leases of the first members, if their length is fixed: they have to last as long as others that were granted later.
 // It fails if one of them is lost, and leaves one that it cannot extend as it is: the whole lease knows until when it is trusted.
 func (m *MultiLock) lengthen(ctx context.Context, parts []*leases.Lease, opts []leases.Option) error {
-	return extend(ctx, m.fixed(parts, opts))
+	if err := extend(ctx, m.fixed(parts, opts)); errors.Is(err, failure.ErrLost) {
+		return err
+	}
+	return nil
 }
 
 // keep extends the leases of the first members while the call waits for another one, if their length is fixed: the call would have to begin again
@@ -237,13 +243,11 @@ func (m *MultiLock) keep(ctx context.Context, parts []*leases.Lease, opts []leas
 	interval := slices.Min(slices.Collect(maps.Values(fixed))) / 3
 	ended := repeat(ctx, max(0, interval-time.Since(since)), interval, func() bool {
 		at := core.Now()
-		if extend(ctx, fixed) != nil {
-			return false
-		}
-		if ctx.Err() == nil { // otherwise the outcome is unknown
+		err := extend(ctx, fixed)
+		if err == nil { // otherwise one of them was not extended, or that is not known
 			since = at
 		}
-		return true
+		return !errors.Is(err, failure.ErrLost)
 	})
 	return func() time.Time {
 		ended()
@@ -262,16 +266,13 @@ func (m *MultiLock) fixed(parts []*leases.Lease, opts []leases.Option) map[*leas
 	return fixed
 }
 
-// extend extends leases, all at once. It fails if one of them is lost.
+// extend extends leases, all at once. Its error matches [failure.ErrLost] if one of them is lost.
 func extend(ctx context.Context, fixed map[*leases.Lease]time.Duration) error {
 	_, err := forParts(slices.Collect(maps.Keys(fixed)), len(fixed), func(part *leases.Lease) (struct{}, error) {
-		_ = part.Extend(ctx, fixed[part])
-		return struct{}{}, part.Err()
+		err := part.Extend(ctx, fixed[part])
+		return struct{}{}, core.FirstError(part.Err(), err)
 	})
-	if errors.Is(err, failure.ErrLost) {
-		return err
-	}
-	return nil
+	return err
 }
 
 // length returns the fixed length of a part, the lease of l, that a call with opts wants. It returns 0 for a part that is renewed, and for one
