@@ -95,13 +95,13 @@ type subscriber struct {
 // A server that withholds one channel refuses the command for all of them. Then each has a command of its own.
 func (s subscriber) Subscribe(channels []string) (refused []string, err error) {
 	err = s.conn.Do(s.whole, s.conn.B().Subscribe().Channel(channels...).Build()).Error()
-	switch _, answered := rueidis.IsRedisErr(err); {
-	case answered && withheld(err) && len(channels) > 1:
+	switch {
+	case err == nil || !answersNo(err):
+		return nil, err
+	case withheld(err) && len(channels) > 1:
 		return s.each(channels)
-	case answered && (withheld(err) || Passing(err)):
-		err = fmt.Errorf("%w: %w", hub.ErrRefused, err)
 	}
-	return nil, err
+	return nil, fmt.Errorf("%w: %w", hub.ErrRefused, err)
 }
 
 // each subscribes to each channel by itself. It returns those that are refused, unless all are.
@@ -111,10 +111,9 @@ func (s subscriber) each(channels []string) (refused []string, err error) {
 		commands[i] = s.conn.B().Subscribe().Channel(name).Build()
 	}
 	for i, reply := range s.conn.DoMulti(s.whole, commands...) {
-		failed := reply.Error()
-		switch _, answered := rueidis.IsRedisErr(failed); {
+		switch failed := reply.Error(); {
 		case failed == nil:
-		case answered && (withheld(failed) || Passing(failed)):
+		case answersNo(failed):
 			refused, err = append(refused, channels[i]), fmt.Errorf("%w: %w", hub.ErrRefused, failed)
 		default:
 			return nil, failed
@@ -124,6 +123,12 @@ func (s subscriber) each(channels []string) (refused []string, err error) {
 		return nil, err
 	}
 	return refused, err
+}
+
+// answersNo reports whether a server has answered that it does not subscribe: a permission or the command is missing, or it is busy.
+func answersNo(err error) bool {
+	_, answered := rueidis.IsRedisErr(err)
+	return answered && (withheld(err) || Passing(err))
 }
 
 // withheld reports whether a server replied that a permission or the command is missing.
