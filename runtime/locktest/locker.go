@@ -366,20 +366,25 @@ func (s *suite) ends(l lease, cause error, what string) {
 
 var labels atomic.Int64
 
-// goroutines runs f. It returns a function that returns the stacks of the goroutines that f and its callees started and that still run:
-// "" if there are none. A label marks them, so it does not matter what else runs.
-func goroutines(f func()) (left func() string) {
-	label := fmt.Sprintf("check-%d", labels.Add(1))
-	pprof.Do(context.Background(), pprof.Labels("locktest", label), func(context.Context) { f() })
-	return func() string {
-		var profile bytes.Buffer
-		_ = pprof.Lookup("goroutine").WriteTo(&profile, 1) // a buffer takes it all
-		var stacks []string
-		for stack := range strings.SplitSeq(profile.String(), "\n\n") {
-			if strings.Contains(stack, `"locktest":"`+label+`"`) {
-				stacks = append(stacks, stack)
-			}
+// A mark is a label of goroutines, so that it does not matter what else runs.
+type mark string
+
+func newMark() mark { return mark(fmt.Sprintf("check-%d", labels.Add(1))) }
+
+// run runs f. The goroutines that f and its callees start have the mark.
+func (m mark) run(f func()) {
+	pprof.Do(context.Background(), pprof.Labels("locktest", string(m)), func(context.Context) { f() })
+}
+
+// left returns the stacks of the goroutines with the mark that still run: "" if there are none.
+func (m mark) left() string {
+	var profile bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&profile, 1) // a buffer takes it all
+	var stacks []string
+	for stack := range strings.SplitSeq(profile.String(), "\n\n") {
+		if strings.Contains(stack, `"locktest":"`+string(m)+`"`) {
+			stacks = append(stacks, stack)
 		}
-		return strings.Join(stacks, "\n\n")
 	}
+	return strings.Join(stacks, "\n\n")
 }

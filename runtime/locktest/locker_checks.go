@@ -53,30 +53,37 @@ var unexpiring = lockrt.WithWatchdog(time.Minute)
 var errWhy = errors.New("the reason for the cancellation")
 
 func (s *suite) excludes() {
-	const processes, goroutines, rounds = 3, 3, 15
+	const processes, goroutines, rounds = 3, 3, 10
 	var inside, total atomic.Int32
-	ctx := s.ctx()
+	round := func(p *process) (ok bool) {
+		ctx, cancel := context.WithTimeout(context.Background(), s.patience)
+		defer cancel()
+		l, err := p.lock.Lock(ctx)
+		if err != nil {
+			s.tb.Errorf("lock: %v", err)
+			return false
+		}
+		before := inside.Add(1)
+		if _, err := l.TTL(ctx); err != nil { // which takes as long as another caller needs to come, too
+			s.tb.Errorf("the time to live: %v", err)
+		}
+		if after := inside.Add(-1); before != 1 || after != 0 {
+			s.tb.Errorf("%d have the lock at a time", max(before, after+1))
+		}
+		total.Add(1)
+		if err := l.Unlock(ctx); err != nil {
+			s.tb.Errorf("unlock: %v", err)
+		}
+		return true
+	}
 	var wg sync.WaitGroup
 	for range processes {
 		p := s.process()
 		for range goroutines {
 			wg.Go(func() {
 				for range rounds {
-					l, err := p.lock.Lock(ctx)
-					if err != nil {
-						s.tb.Errorf("lock: %v", err)
+					if !round(p) {
 						return
-					}
-					before := inside.Add(1)
-					if _, err := l.TTL(ctx); err != nil { // which takes as long as another caller needs to come, too
-						s.tb.Errorf("the time to live: %v", err)
-					}
-					if after := inside.Add(-1); before != 1 || after != 0 {
-						s.tb.Errorf("%d have the lock at a time", max(before, after+1))
-					}
-					total.Add(1)
-					if err := l.Unlock(ctx); err != nil {
-						s.tb.Errorf("unlock: %v", err)
 					}
 				}
 			})
@@ -353,8 +360,9 @@ func (s *suite) keyOfAnotherType() {
 func (s *suite) storm() {
 	const processes, hasty, rounds = 2, 6, 25
 	var ids []string
-	left := goroutines(func() {
-		var all []*process
+	var all []*process
+	of := newMark()
+	of.run(func() {
 		for range processes {
 			all = append(all, s.mortal())
 		}
@@ -391,8 +399,10 @@ func (s *suite) storm() {
 			}
 		}
 		wg.Wait()
-		s.until("no key is left", func() bool { return len(s.keys()) == 0 })
-		s.until("nobody listens for the key", func() bool { return s.channels(s.key) == 0 })
+	})
+	s.until("no key is left", func() bool { return len(s.keys()) == 0 })
+	s.until("nobody listens for the key", func() bool { return s.channels(s.key) == 0 })
+	of.run(func() {
 		for _, p := range all {
 			s.ok(p.client.Close(), "close")
 			ids = append(ids, p.client.ID())
@@ -401,5 +411,5 @@ func (s *suite) storm() {
 	for _, id := range ids {
 		s.until("nobody listens for the client", func() bool { return s.channels(id) == 0 })
 	}
-	s.untilNone("no goroutine is left", left)
+	s.untilNone("no goroutine is left", of.left)
 }

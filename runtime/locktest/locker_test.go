@@ -328,14 +328,15 @@ func TestTestLocker_FindsGoroutines(t *testing.T) {
 	end := make(chan struct{})
 	var wg sync.WaitGroup
 	runs := make(chan struct{})
-	left := goroutines(func() {
+	of := newMark()
+	of.run(func() {
 		wg.Go(func() { close(runs); <-end })
 	})
 	<-runs
-	require.Contains(t, left(), "TestTestLocker_FindsGoroutines", "its stack is shown")
+	require.Contains(t, of.left(), "TestTestLocker_FindsGoroutines", "its stack is shown")
 	close(end)
 	wg.Wait()
-	require.Eventually(t, func() bool { return left() == "" }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return of.left() == "" }, patience, time.Millisecond)
 }
 
 // TestInFront shows in front of which servers a proxy can stand.
