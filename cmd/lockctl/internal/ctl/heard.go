@@ -2,6 +2,8 @@ package ctl
 
 import (
 	"context"
+	"net"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -10,43 +12,91 @@ import (
 )
 
 // mostClients is how many clients lockctl opens at most to find one that can subscribe.
-const mostClients = 8
+const mostClients = 32
 
 // heard has a client that can hear answers. In a cluster the channel of a client is on the server that has its slot, and the slot is that of the
 // client's random id. If this server does not answer, heard opens another client, whose channel is perhaps on another server. It reports false if none
-// of mostClients clients is better, or two fifths of -timeout are over. To find out about a client takes a tenth of -timeout at most: the client may have to
-// connect to the server first.
+// of mostClients clients is better, or two fifths of -timeout are over. To find out about a server takes a tenth of -timeout at most: the client may have
+// to connect to the server first. So no server that is mute is asked twice.
 func (o *options) heard(ctx context.Context) bool {
 	if o.rc.Mode() != rueidis.ClientModeCluster {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout*2/5)
 	defer cancel()
-	for n := 1; !o.answers(ctx); n++ {
+	mute := map[string]bool{}
+	servers := o.servers(ctx, mute)
+	for n := 1; ; n++ {
+		ask := o.rc.B().Arbitrary("PTTL").Keys("lockgen_process:" + o.c.ID()).Build() // a key in the slot of the channel; rueidis does not repeat it
+		at := servers[ask.Slot()]
+		if !mute[at] && o.answers(ctx, ask) {
+			return true
+		}
+		mute[at] = at != ""
 		before := o.c
-		if n == mostClients || o.open(ctx, lockrt.Options{}) != nil {
+		if n == mostClients || ctx.Err() != nil || o.open(ctx, lockrt.Options{}) != nil {
 			return false
 		}
 		_ = before.Close()
 	}
-	return true
 }
 
-// answers reports whether the server of the client's channel answers. A key with the name of the channel is in the same slot.
-func (o *options) answers(ctx context.Context) bool {
+// servers returns the address of the server of each slot, as one of the servers says, or nil if none says it. It adds to mute those that do not answer.
+func (o *options) servers(ctx context.Context, mute map[string]bool) map[uint16]string {
+	nodes := o.rc.Nodes()
+	for _, addr := range sortedKeys(nodes) {
+		reply, answered := o.answer(ctx, nodes[addr], nodes[addr].B().ClusterSlots().Build())
+		if !answered {
+			mute[addr] = true
+		} else if all, err := reply.ToArray(); err == nil {
+			return serversIn(all)
+		}
+	}
+	return nil
+}
+
+// serversIn reads the reply to CLUSTER SLOTS.
+func serversIn(ranges []rueidis.RedisMessage) map[uint16]string {
+	servers := map[uint16]string{}
+	for _, of := range ranges {
+		entry, err := of.ToArray()
+		if err != nil || len(entry) < 3 {
+			continue
+		}
+		first, _ := entry[0].AsInt64()
+		last, _ := entry[1].AsInt64()
+		master, err := entry[2].ToArray()
+		if err != nil || len(master) < 2 {
+			continue
+		}
+		host, _ := master[0].ToString()
+		port, _ := master[1].AsInt64()
+		for slot := first; slot <= last; slot++ {
+			servers[uint16(slot)] = net.JoinHostPort(host, strconv.FormatInt(port, 10)) //nolint:gosec // there are 16384 slots
+		}
+	}
+	return servers
+}
+
+// answers reports whether the server of ask, which is about a key, answers.
+func (o *options) answers(ctx context.Context, ask rueidis.Completed) bool {
+	reply, answered := o.answer(ctx, o.rc, ask)
+	err := reply.Error()
+	said, ok := rueidis.IsRedisErr(err)
+	// A slot can be without a server; a cluster that is down has channels still.
+	return answered && (err == nil || ok && !strings.Contains(said.Error(), "not served"))
+}
+
+// answer returns the result of a request, unless there is none in a tenth of -timeout.
+func (o *options) answer(ctx context.Context, rc rueidis.Client, ask rueidis.Completed) (result rueidis.RedisResult, answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout/10)
 	defer cancel()
-	rc, key := o.rc, "lockgen_process:"+o.c.ID()
-	answered := make(chan bool, 1)
-	go func() { // to connect may take longer than ctx lasts
-		err := rc.Do(ctx, rc.B().Arbitrary("PTTL").Keys(key).Build()).Error() // which rueidis does not repeat
-		reply, said := rueidis.IsRedisErr(err)
-		answered <- err == nil || said && !strings.Contains(reply.Error(), "not served") // a slot without a server; a cluster that is down has channels still
-	}()
+	got := make(chan rueidis.RedisResult, 1)
+	go func() { got <- rc.Do(ctx, ask) }() // to connect may take longer than ctx lasts
 	select {
-	case is := <-answered:
-		return is
+	case result = <-got:
+		return result, true
 	case <-ctx.Done():
-		return false
+		return result, false
 	}
 }

@@ -57,4 +57,27 @@ func TestSurvey_WithoutTheServerOfTheClient(t *testing.T) {
 	}
 }
 
+// TestHeard_WithoutMostServers shows that lockctl finds a client that can hear although two of three servers are mute: it waits for each of them once.
+func TestHeard_WithoutMostServers(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t, redistest.WithConfig("cluster-replica-no-failover", "yes"))
+	stopped := map[string]bool{}
+	for i := 0; len(stopped) < 2; i++ {
+		if at := cluster.Master(key(i)); !stopped[at.Addr()] {
+			stopped[at.Addr()] = true
+			at.Stop()
+			defer at.Cont()
+		}
+	}
+	for range 5 {
+		o := &options{Env: Env{Stderr: io.Discard}, timeout: 10 * time.Second, url: cluster.URL()}
+		require.NoError(t, o.open(t.Context(), lockrt.Options{}))
+		heard := o.heard(t.Context())
+		channel := cluster.Master("lockgen_process:" + o.c.ID())
+		require.NoError(t, o.c.Close())
+		require.True(t, heard)
+		require.False(t, stopped[channel.Addr()], "it can hear")
+	}
+}
+
 func key(i int) string { return "k" + itoa(i) }
