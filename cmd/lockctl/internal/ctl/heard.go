@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/redis/rueidis"
 
@@ -24,35 +25,56 @@ func (o *options) heard(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout*2/5)
 	defer cancel()
-	mute := map[string]bool{}
-	servers := o.servers(ctx, mute)
-	for n := 1; ; n++ {
-		ask := o.rc.B().Arbitrary("PTTL").Keys("lockgen_process:" + o.c.ID()).Build() // a key in the slot of the channel; rueidis does not repeat it
+	ask := o.askForChannel()
+	slot := ask.Slot()
+	if o.answers(ctx, ask) {
+		return true
+	}
+	servers, mute := o.servers(ctx)
+	if at := servers[slot]; at != "" {
+		mute[at] = true
+	}
+	for n := 1; n < mostClients && ctx.Err() == nil; n++ {
+		before := o.c
+		if o.open(ctx, lockrt.Options{}) != nil {
+			return false
+		}
+		_ = before.Close()
+		ask = o.askForChannel()
 		at := servers[ask.Slot()]
 		if !mute[at] && o.answers(ctx, ask) {
 			return true
 		}
 		mute[at] = at != ""
-		before := o.c
-		if n == mostClients || ctx.Err() != nil || o.open(ctx, lockrt.Options{}) != nil {
-			return false
-		}
-		_ = before.Close()
 	}
+	return false
 }
 
-// servers returns the address of the server of each slot, as one of the servers says, or nil if none says it. It adds to mute those that do not answer.
-func (o *options) servers(ctx context.Context, mute map[string]bool) map[uint16]string {
-	nodes := o.rc.Nodes()
-	for _, addr := range sortedKeys(nodes) {
-		reply, answered := o.answer(ctx, nodes[addr], nodes[addr].B().ClusterSlots().Build())
-		if !answered {
-			mute[addr] = true
-		} else if all, err := reply.ToArray(); err == nil {
-			return serversIn(all)
-		}
+// askForChannel returns a command about a key in the slot of the client's channel, which rueidis does not repeat.
+func (o *options) askForChannel() rueidis.Completed {
+	return o.rc.B().Arbitrary("PTTL").Keys("lockgen_process:" + o.c.ID()).Build()
+}
+
+// servers asks all servers at once. It returns the address of the server of each slot, as one of them says, or nil if none says it; and those that do not
+// answer.
+func (o *options) servers(ctx context.Context) (of map[uint16]string, mute map[string]bool) {
+	mute = map[string]bool{}
+	var mu sync.Mutex // guards both
+	var asking sync.WaitGroup
+	for addr, node := range o.rc.Nodes() {
+		asking.Go(func() {
+			reply, answered := o.answer(ctx, node, node.B().ClusterSlots().Build())
+			mu.Lock()
+			defer mu.Unlock()
+			if !answered {
+				mute[addr] = true
+			} else if all, err := reply.ToArray(); err == nil {
+				of = serversIn(all)
+			}
+		})
 	}
-	return nil
+	asking.Wait()
+	return of, mute
 }
 
 // serversIn reads the reply to CLUSTER SLOTS.
