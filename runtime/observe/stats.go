@@ -9,7 +9,7 @@ type Stats struct {
 	Waiting int // calls that wait for others
 
 	Renewals        uint64 // leases renewed
-	RenewalFailures uint64 // tries to renew that failed, or were refused, unless the release came first
+	RenewalFailures uint64 // tries to renew that failed, or were refused while the lease had not ended
 	Losses          uint64 // leases that ended with ErrLost
 	HandOversLocal  uint64 // from one call of this process to the next, without a request to Redis
 	HandOversRemote uint64 // from another process to this one

@@ -21,6 +21,7 @@ type net struct {
 	commands []string
 	conn     *conn
 	refusal  error                // of subscribing
+	admitted string               // a channel that is not refused, if it is asked for alone or together with others
 	hang     bool                 // subscribing is not answered until the connection is closed
 	before   func(channel string) // called before the answer to subscribing
 	start    time.Time
@@ -78,14 +79,17 @@ func (n *net) connections() int {
 	return len(n.dials)
 }
 
-func (c *conn) Subscribe(channels []string) ([]string, error) {
-	err := c.command("sub", channels)
+func (c *conn) Subscribe(channels []string) (refused []string, err error) {
+	err = c.command("sub", channels)
+	if err != nil && slices.Contains(channels, c.net.admitted) {
+		refused = slices.DeleteFunc(slices.Clone(channels), func(ch string) bool { return ch == c.net.admitted })
+	}
 	if c.net.before != nil {
 		for _, ch := range channels {
 			c.net.before(ch)
 		}
 	}
-	return nil, err
+	return refused, err
 }
 
 func (c *conn) Unsubscribe(channels []string) error { return c.command("unsub", channels) }
@@ -521,6 +525,23 @@ func TestHub_RefusedChannelsKeepTheConnection(t *testing.T) {
 		n.conn.message("y", "1")
 		synctest.Wait()
 		require.Equal(t, []Event{{Subscribed: true}, {Payload: "1"}}, b.heard())
+	})
+}
+
+// A channel that a server refuses holds up no other one that comes later, on a connection that has subscribed to some.
+func TestHub_ARefusedChannelHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &net{start: time.Now()}
+		h := New(Config{Dial: n.dial, Linger: time.Second, Backoff: []time.Duration{time.Hour}})
+		defer h.Close()
+		<-h.Listen("x", func(Event) {}).Ready()
+		n.refuse(fmt.Errorf("%w: no permission", ErrRefused))
+		denied := h.Listen("y", func(Event) {})
+		synctest.Wait()
+		n.admitted = "z"
+		<-h.Listen("z", func(Event) {}).Ready()
+		require.False(t, denied.Live())
+		require.Less(t, time.Since(n.start), time.Hour)
 	})
 }
 

@@ -18,8 +18,8 @@ type session struct {
 // lasted reports whether the connection has been of use for a while.
 func (s *session) lasted() bool { return s.worked && time.Since(s.begun) >= lasting }
 
-// subscribe subscribes to channels, if there are any, and notes which of them are on this server. It reports whether the server has refused all of them;
-// an error is that of a connection that has broken.
+// subscribe subscribes to channels, if there are any, and notes which of them are on this server. It reports whether the server has refused all that it
+// was asked for since the connection began; an error is that of a connection that has broken.
 func (s *session) subscribe(add []string) (refused bool, err error) {
 	if len(add) == 0 {
 		return false, nil
@@ -33,7 +33,7 @@ func (s *session) subscribe(add []string) (refused bool, err error) {
 		s.subscribed(add, elsewhere, false)
 	case errors.Is(err, ErrRefused):
 		s.failed(err)
-		return true, nil
+		return !s.worked, nil
 	case err != nil:
 		return false, err
 	default:

@@ -232,7 +232,7 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 	w.mu.Unlock()
 
 	for i, r := range batch {
-		if w.observe != nil && !r.looks && !(r.late && errors.Is(outcomes[i], ErrRefused)) { // a release came first
+		if w.observe != nil && !r.looks && !(r.late && errors.Is(outcomes[i], ErrRefused)) { // the lease had ended before
 			w.observe(r.lease, outcomes[i])
 		}
 	}
