@@ -99,6 +99,54 @@ func TestFairTicket_WhoGivesUpWhatIsLostLeavesOnce(t *testing.T) {
 	}
 }
 
+// A ticket was handed the lock during a request, which is refused later, by the clock of the server: its holder does not wait for a renewal to
+// learn that it has lost the lock. If that clock was set back, the refusal may be older, and the server is asked.
+func TestFairTicket_ARefusalAfterTheHandOverIsBelievedUnlessTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		back time.Duration
+		lost bool
+	}{"goes on": {0, true}, "set back": {time.Hour, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := testedFair(t)
+			looks := make(chan struct{}, 1000)
+			r.Client.Watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
+				looks <- struct{}{}
+				return make([]error, len(leases)) // it has them
+			}, r.Client.Net.RenewBatch, nil)
+			tk := enters(r, t)
+			tk.To(engine.TicketAsking)
+			tk.Standing, tk.Asking = true, 1
+			op, l := request(tk), tk.Own.Waiter.For.Lease
+			refused := time.Now() // by the server's clock, which says so before it is set back
+			granted := refused.Add(-test.back)
+			redistest.Shared(t).Do("HSET", r.Key, r.Owner(&tk.Ticket), "1")
+			tk.Handed(protocol.Message{Number: tk.Number, Granted: granted})
+			l.Core().Given()
+			if test.lost {
+				refused = granted.Add(time.Microsecond)
+			}
+			r.Settle(op, refused, protocol.Verdict{Wait: 1000, At: refused}, false, nil)
+			asked := looks
+			if test.lost {
+				asked = nil // by a renewal, if the machine stands still
+			}
+			select {
+			case <-l.Context().Done():
+				require.True(t, test.lost)
+				require.ErrorIs(t, l.Err(), watchdog.ErrRefused)
+				require.ErrorIs(t, l.Unlock(t.Context()), failure.ErrLost)
+			case <-asked:
+				require.NoError(t, l.Err())
+				require.NoError(t, l.Unlock(t.Context()))
+			case <-time.After(20 * time.Second):
+				require.Fail(t, "nothing came of it")
+			}
+		})
+	}
+}
+
 // knows reports whether the ticket n has a subscriber.
 func knows(c *resource.Client, n uint64) bool {
 	_, known, _ := c.Subscribers.Find(n)
@@ -315,28 +363,6 @@ func TestFairTicket_AGrantOfItsOwnEndsTheOneThatItFollowsIn(t *testing.T) {
 			require.ErrorIs(t, g.Unlock(l), failure.ErrLost)
 		})
 	}
-}
-
-// A ticket was handed the lock during a request, which is refused later, by the clock of the server: its holder does not wait for a renewal to
-// learn that it has lost the lock.
-func TestFairTicket_ARefusalAfterTheHandOverIsBelieved(t *testing.T) {
-	t.Parallel()
-	r := testedFair(t)
-	tk := enters(r, t)
-	l, op := tk.Own.Waiter.For.Lease, request(tk)
-	r.Mu.Lock()
-	tk.Asking = 1
-	tk.To(engine.TicketAsking)
-	r.Mu.Unlock()
-	redistest.Shared(t).Do("HSET", r.Key, r.Owner(&tk.Ticket), "1") // so that a renewal does not fail
-	at := time.Now().Truncate(time.Second)
-	tk.Handed(protocol.Message{Number: tk.Number, Granted: at})
-	g := tk.Granted()
-	require.NotNil(t, g)
-	r.Settle(op, time.Now(), protocol.Verdict{Wait: 1000, At: at.Add(time.Millisecond)}, false, nil)
-	require.Eventually(t, func() bool { return l.Core().Ended() != nil }, 10*time.Second, time.Millisecond)
-	require.ErrorIs(t, l.Core().Ended(), watchdog.ErrRefused)
-	require.ErrorIs(t, g.Unlock(l), failure.ErrLost)
 }
 
 // A grant is not passed on while the leases of the grant before it, which it shows to be lost, have not ended.

@@ -104,9 +104,9 @@ func (r *Fair) Overtaken(op *resource.AcquireOp, reply protocol.Verdict, err err
 		if err == nil && reply.Granted() || transport.Unconfirmed(err) {
 			r.ousted(tk)
 		}
-	case err == nil && !reply.Granted() && tk.HandedAt() != 0 && reply.At.UnixMicro() > tk.HandedAt():
+	case err == nil && !reply.Granted() && tk.HandedAt() != 0:
 		if own := tk.Granted(); own != nil { // otherwise another one has been granted the lock since, and this one is about to be lost
-			own.Taken(watchdog.ErrRefused) // it was handed over while we asked
+			own.RefusedAt(reply.At)
 		}
 	}
 	return true

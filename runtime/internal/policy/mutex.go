@@ -10,7 +10,6 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/resource"
 	"github.com/lockgen/lockgen/runtime/internal/trace"
 	"github.com/lockgen/lockgen/runtime/internal/transport"
-	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
 // A Mutex is this process's side of one mutex. Its goroutines queue here, first come, first served, and to Redis they are one owner at
@@ -157,12 +156,7 @@ func (r *Mutex) settled(tk *resource.Ticket, reply protocol.Verdict, err error) 
 		tk.UnclaimedGrant = true // since it was lost: its last holder has it released
 	}
 	if g := r.Grant; g != nil && g.Ticket == tk && err == nil && !reply.Granted() {
-		switch refused, sure := tk.RefusedSinceHandOver(reply.At); {
-		case refused && sure:
-			g.Taken(watchdog.ErrRefused)
-		case refused:
-			r.Client.Spawn(func() { r.Client.Watchdog.Look(&g.Guard) })
-		}
+		g.RefusedAt(reply.At)
 	}
 	r.Prompt(r)
 }

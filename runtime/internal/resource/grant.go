@@ -341,6 +341,18 @@ func (g *Grant) Taken(cause error) {
 	g.Resource().Client.Spawn(func() { g.Resource().Client.Watchdog.Lose(&g.Guard, cause) })
 }
 
+// RefusedAt has the grant lost if the server has refused its ticket, at the time at by its clock, since another process handed the lock over to it. If
+// that clock was set meanwhile, the refusal may be older: then the watchdog asks whether the server has the grant. RefusedAt does not block.
+func (g *Grant) RefusedAt(at time.Time) {
+	c := g.Resource().Client
+	switch refused, sure := g.Ticket.RefusedSinceHandOver(at); {
+	case refused && sure:
+		g.Taken(watchdog.ErrRefused)
+	case refused:
+		c.Spawn(func() { c.Watchdog.Look(&g.Guard) })
+	}
+}
+
 // Lost revokes a grant that Redis has for another owner now, or may have soon: it ends the leases.
 func (g *Grant) Lost(cause error) {
 	r := g.Resource()
