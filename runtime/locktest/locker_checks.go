@@ -76,9 +76,14 @@ func (s *suite) excludes() {
 		}
 		return true
 	}
-	var wg sync.WaitGroup
+	var all []*process
 	for range processes {
 		p := s.process()
+		all = append(all, p)
+		round(p) // which connects: a holder that has to connect on a busy machine keeps the others waiting, and may be too late to renew
+	}
+	var wg sync.WaitGroup
+	for _, p := range all {
 		for range goroutines {
 			wg.Go(func() {
 				for range rounds {
@@ -90,7 +95,7 @@ func (s *suite) excludes() {
 		}
 	}
 	wg.Wait()
-	s.that(total.Load() == processes*goroutines*rounds, "the lock was held %d times of %d", total.Load(), processes*goroutines*rounds)
+	s.that(total.Load() == processes*(1+goroutines*rounds), "the lock was held %d times of %d", total.Load(), processes*(1+goroutines*rounds))
 }
 
 func (s *suite) refusesWhatIsHeld() {
