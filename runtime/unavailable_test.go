@@ -348,7 +348,7 @@ func cutDials(t *testing.T, proxy *redistest.FaultProxy) (c *lockrt.Client, cuts
 	cuts = new(atomic.Int32)
 	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
 		o.PipelineMultiplex, o.ForceSingleClient = -1, true
-		o.ConnWriteTimeout = patience // a busy machine answers late
+		o.ConnWriteTimeout, o.Dialer.Timeout = patience, patience // a busy machine answers late
 		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			if cuts.Add(-1) >= 0 {
 				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNRESET)}
