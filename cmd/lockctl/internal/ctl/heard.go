@@ -77,7 +77,7 @@ func (o *options) servers(ctx context.Context) (of map[uint16]string, mute map[s
 	return of, mute
 }
 
-// serversIn reads the reply to CLUSTER SLOTS.
+// serversIn reads the reply to CLUSTER SLOTS. It leaves out servers whose host the cluster does not name: their addresses would be the same.
 func serversIn(ranges []rueidis.RedisMessage) map[uint16]string {
 	servers := map[uint16]string{}
 	for _, of := range ranges {
@@ -93,6 +93,9 @@ func serversIn(ranges []rueidis.RedisMessage) map[uint16]string {
 		}
 		host, _ := master[0].ToString()
 		port, _ := master[1].AsInt64()
+		if host == "" || host == "?" {
+			continue
+		}
 		for slot := first; slot <= last; slot++ {
 			servers[uint16(slot)] = net.JoinHostPort(host, strconv.FormatInt(port, 10)) //nolint:gosec // there are 16384 slots
 		}

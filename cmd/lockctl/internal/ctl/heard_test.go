@@ -80,4 +80,21 @@ func TestHeard_WithoutMostServers(t *testing.T) {
 	}
 }
 
+// TestServers_WithoutHosts shows that lockctl takes servers for no two of the same address when the cluster does not name their hosts.
+func TestServers_WithoutHosts(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.Cluster(t)
+	o := &options{Env: Env{Stderr: io.Discard}, timeout: patience, url: cluster.URL()}
+	require.NoError(t, o.open(t.Context(), lockrt.Options{}))
+	defer func() { require.NoError(t, o.c.Close()) }()
+	servers, mute := o.servers(t.Context())
+	require.Len(t, servers, 16384)
+	require.Empty(t, mute)
+	for _, node := range cluster.Nodes() {
+		require.NoError(t, node.Do("CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint").Error())
+	}
+	servers, _ = o.servers(t.Context())
+	require.Empty(t, servers)
+}
+
 func key(i int) string { return "k" + itoa(i) }
