@@ -110,11 +110,7 @@ func TestFairTicket_ARefusalAfterTheHandOverIsBelievedUnlessTheClockWasSetBack(t
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := testedFair(t)
-			looks := make(chan struct{}, 1000)
-			r.Client.Watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
-				looks <- struct{}{}
-				return make([]error, len(leases)) // it has them
-			}, r.Client.Net.RenewBatch, nil)
+			looks := looksOf(r.Client)
 			tk := enters(r, t)
 			tk.To(engine.TicketAsking)
 			tk.Standing, tk.Asking = true, 1
@@ -128,21 +124,7 @@ func TestFairTicket_ARefusalAfterTheHandOverIsBelievedUnlessTheClockWasSetBack(t
 				refused = granted.Add(time.Microsecond)
 			}
 			r.Settle(op, refused, protocol.Verdict{Wait: 1000, At: refused}, false, nil)
-			asked := looks
-			if test.lost {
-				asked = nil // by a renewal, if the machine stands still
-			}
-			select {
-			case <-l.Context().Done():
-				require.True(t, test.lost)
-				require.ErrorIs(t, l.Err(), watchdog.ErrRefused)
-				require.ErrorIs(t, l.Unlock(t.Context()), failure.ErrLost)
-			case <-asked:
-				require.NoError(t, l.Err())
-				require.NoError(t, l.Unlock(t.Context()))
-			case <-time.After(20 * time.Second):
-				require.Fail(t, "nothing came of it")
-			}
+			believes(t, l, test.lost, looks)
 		})
 	}
 }

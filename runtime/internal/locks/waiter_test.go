@@ -59,12 +59,7 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 			c, err := opened(t.Context(), redistest.Shared(t).URL(), core.Settings{OpTimeout: time.Minute}, nil)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, c.Close()) }()
-			looks := make(chan struct{}, 1000)
-			c.base.Watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
-				looks <- struct{}{}
-				return make([]error, len(leases)) // it has them
-			}, c.base.Net.RenewBatch, nil)
-
+			looks := looksOf(&c.base)
 			r, err := c.mutexes.Enter(redistest.Key(t, "k"), false)
 			require.NoError(t, err)
 			defer r.Exit()
@@ -93,22 +88,37 @@ func TestResource_ARefusalAfterTheGrantIsBelievedUnlessTheClockWasSetBack(t *tes
 				refused = granted.Add(time.Microsecond)
 			}
 			r.Settle(op, refused, protocol.Verdict{Wait: 1000, At: refused}, false, nil)
-			asked := looks
-			if test.lost {
-				asked = nil // by a renewal, if the machine stands still
-			}
-			select {
-			case <-lease.Context().Done():
-				require.True(t, test.lost)
-				require.ErrorIs(t, lease.Err(), watchdog.ErrRefused)
-				require.ErrorIs(t, lease.Unlock(t.Context()), failure.ErrLost)
-			case <-asked:
-				require.NoError(t, lease.Err())
-				require.NoError(t, lease.Unlock(t.Context()))
-			case <-time.After(20 * time.Second):
-				require.Fail(t, "nothing came of it")
-			}
+			believes(t, lease, test.lost, looks)
 		})
+	}
+}
+
+// looksOf returns a channel that has a value each time that the watchdog asks whether the server has a lease. The answer is that it has.
+func looksOf(c *resource.Client) <-chan struct{} {
+	looks := make(chan struct{}, 1000)
+	c.Watchdog = watchdog.New(func(leases []*watchdog.Lease, _ []time.Duration) []error {
+		looks <- struct{}{}
+		return make([]error, len(leases))
+	}, c.Net.RenewBatch, nil)
+	return looks
+}
+
+// believes requires that a lease is lost without a look, or stays after one.
+func believes(t *testing.T, l *leases.Lease, lost bool, looks <-chan struct{}) {
+	t.Helper()
+	if lost {
+		looks = nil // by a renewal, if the machine stands still
+	}
+	select {
+	case <-l.Context().Done():
+		require.True(t, lost)
+		require.ErrorIs(t, l.Err(), watchdog.ErrRefused)
+		require.ErrorIs(t, l.Unlock(t.Context()), failure.ErrLost)
+	case <-looks:
+		require.NoError(t, l.Err())
+		require.NoError(t, l.Unlock(t.Context()))
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "nothing came of it")
 	}
 }
 
