@@ -1,6 +1,7 @@
 package core
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,4 +118,11 @@ type pace struct{ Recent atomic.Int64 }
 // Answered records a response time of the server.
 func (p *pace) Answered(took time.Duration) {
 	p.Recent.Store(max(int64(took), p.Recent.Load()/2))
+}
+
+// Unreported calls the hook for err, which a call of the generated method name cannot return.
+func (c *Client) Unreported(call context.Context, name, template string, err error) {
+	if hook := c.Settings.Hooks.Unreported; hook != nil {
+		hook(call, observe.UnreportedEvent{Name: name, Template: template, Err: err})
+	}
 }

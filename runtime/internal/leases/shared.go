@@ -149,9 +149,7 @@ func (t *Core) OwnerName() string {
 // Unreported reports to the logger and to the hook err, which the loop over a sequence under l cannot return: the loop had no lock, lost it, or could
 // not give it back. The sequence is the result of a call of the method name.
 func (l *Lease) Unreported(call context.Context, name, template string, err error) {
-	settings := &l.core.Client().Settings
-	settings.Logger.Warn("lockgen: a loop over the result of a method had no lock, lost it, or could not give it back", "kind", l.core.Kind(), "key", l.core.Key(), "name", name, "owner", l.core.OwnerName(), "error", err)
-	if hook := settings.Hooks.Unreported; hook != nil {
-		hook(call, observe.UnreportedEvent{Name: name, Template: template, Err: err})
-	}
+	c := l.core.Client()
+	c.Settings.Logger.WarnContext(call, "lockgen: a loop over the result of a method had no lock, lost it, or could not give it back", "kind", l.core.Kind(), "key", l.core.Key(), "name", name, "owner", l.core.OwnerName(), "error", err)
+	c.Unreported(call, name, template, err)
 }

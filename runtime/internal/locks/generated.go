@@ -10,7 +10,6 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/leases"
 	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 	"github.com/lockgen/lockgen/runtime/internal/policy"
-	"github.com/lockgen/lockgen/runtime/observe"
 )
 
 // Renews reports whether a lock with opts renews its lease.
@@ -28,9 +27,7 @@ func (c *Client) Unreported(ctx context.Context, name, template string, err erro
 		return
 	}
 	c.base.Settings.Logger.ErrorContext(ctx, "lockgen: a method that returns no error could not take or keep its lock", "name", name, "error", err)
-	if hook := c.base.Settings.Hooks.Unreported; hook != nil {
-		hook(ctx, observe.UnreportedEvent{Name: name, Template: template, Err: err})
-	}
+	c.Core().Unreported(ctx, name, template, err)
 }
 
 // GiveBack ends held in the reverse order, all of them even after an error. Keys of mutexes stay locked until they were held for least, and
