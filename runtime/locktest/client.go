@@ -7,7 +7,6 @@ import (
 	"maps"
 	neturl "net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	connects "github.com/lockgen/lockgen/runtime/internal/connect"
 	"github.com/lockgen/lockgen/runtime/internal/force"
 	"github.com/lockgen/lockgen/runtime/locktest/leaktest"
 )
@@ -131,7 +131,10 @@ func connect(url string) (rueidis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	cluster, _ := strconv.ParseBool(u.Query().Get("cluster"))
+	cluster, err := connects.SaysCluster(u.Query())
+	if err != nil {
+		return nil, err
+	}
 	option.DisableCache, option.ForceSingleClient = true, len(option.InitAddress) == 1 && !cluster
 	return rueidis.NewClient(option)
 }

@@ -29,7 +29,7 @@ func (o Options) address(text string) (address, error) {
 	if err != nil {
 		return address{}, err
 	}
-	clustered, err := saysCluster(said)
+	clustered, err := SaysCluster(said)
 	if err != nil {
 		return address{}, err
 	}
@@ -151,8 +151,8 @@ func (o Options) secure(scheme string, option *rueidis.ClientOption) error {
 	return nil
 }
 
-// saysCluster reports whether a url marks its server as one of a cluster.
-func saysCluster(said url.Values) (bool, error) {
+// SaysCluster reports whether a url with these parameters marks its server as one of a cluster.
+func SaysCluster(said url.Values) (bool, error) {
 	if !said.Has("cluster") {
 		return false, nil
 	}
