@@ -190,8 +190,7 @@ func TestBatcher_ALoneCallerOnAPipelinedConnection(t *testing.T) {
 	}
 }
 
-// A caller of many keys is as alone as one of a single key: it sends over the direct connection, again and again. Two callers whose requests go
-// together are not.
+// A caller of many keys is as alone as one of a single key: it sends over the direct connection, again and again.
 func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 	t.Parallel()
 	x := newMuteTest(t)
@@ -201,7 +200,6 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 	net.markShared()
 	madeDirect(t, net)
 	net.spoke.Store(int64(monotonic.Now().Add(time.Hour)))
-	net.direct.met.Store(0)
 	b := net.Outbox().Batcher(x.process.Takes(), true)
 	answers := make(chan error, 2*mostBatched)
 	number := uint64(0)
@@ -226,7 +224,6 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 			require.Greater(t, net.direct.idle.Load().used, before, "over its connection")
 		}
 		answered(n)
-		require.Zero(t, net.direct.met.Load())
 	}
 	for _, n := range []int{1, 2, 20, 20, mostBatched} {
 		alone(n)
@@ -235,26 +232,6 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 	atRest(t, b)
 
 	s := b.box.one
-	began(s) // a script is under way
-	net.crowd.joins(10 * mostFew)
-	for _, r := range requests(2) {
-		b.Submit(r, true)
-	}
-	net.crowd.answered(10 * mostFew)
-	net.direct.met.Store(0)
-	c := s.call(b.kind, nil)
-	require.Len(t, c.some, 2)
-	require.NotZero(t, net.direct.met.Load())
-	reply, short, left := c.run(c.command())
-	require.False(t, left)
-	require.False(t, c.answer(reply, short))
-	c.recycle()
-	require.Nil(t, s.call(b.kind, nil))
-	answered(2)
-
-	net.direct.met.Store(0)
-	alone(2)
-
 	// Another sender has taken the request meanwhile.
 	began(s)
 	s.start(b.kind, true)
@@ -268,8 +245,73 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 	require.Error(t, <-answers)
 	require.NoError(t, <-answers)
 	atRest(t, b)
-	net.direct.met.Store(0)
 	alone(2)
+}
+
+// While a script of another caller is under way, one of few callers sends over the direct connection, on its own goroutine. One of many
+// leaves its request to a sender, which takes that connection.
+func TestBatcher_SeveralCallers(t *testing.T) {
+	t.Parallel()
+	x := newMuteTest(t)
+	defer x.end()
+	net := x.net
+	net.Bound(time.Hour)
+	net.markShared()
+	madeDirect(t, net)
+	net.spoke.Store(int64(monotonic.Now().Add(time.Hour)))
+	b := net.Outbox().Batcher(x.process.Takes(), true)
+	s := b.box.one
+	answers := make(chan error, 2)
+	submit := func(n uint64) {
+		key := x.key + strconv.FormatUint(n, 10)
+		b.Submit(taking{&x.process, key, n, func(_ protocol.Answer, _ bool, err error) { answers <- err }}, true)
+	}
+
+	began(s) // the script of another caller is under way
+	before := net.direct.idle.Load().used
+	submit(1)
+	require.Len(t, answers, 1, "on the goroutine of the caller")
+	require.NoError(t, <-answers)
+	require.Greater(t, net.direct.idle.Load().used, before)
+
+	net.crowd.joins(10 * mostFew)
+	before = net.direct.idle.Load().used
+	submit(2)
+	require.Empty(t, answers)
+	c := s.call(b.kind, nil) // of the sender that the test plays
+	reply, short, left := c.run(c.command())
+	require.False(t, left)
+	require.False(t, c.answer(reply, short))
+	c.recycle()
+	require.NoError(t, <-answers)
+	require.Greater(t, net.direct.idle.Load().used, before)
+}
+
+// The direct connection is made for several callers, also if none may be blocked until it is answered, and not for one of these that is alone.
+func TestBatcher_SeveralCallersHaveADirectConnectionMade(t *testing.T) {
+	t.Parallel()
+	x := newMuteTest(t)
+	defer x.end()
+	net := x.net
+	net.Bound(time.Hour)
+	net.direct.rest = time.Hour
+	b := net.Outbox().Batcher(x.process.Takes(), true)
+	number := uint64(0)
+	take := func() {
+		number++
+		answered := make(chan error, 1)
+		b.Submit(taking{&x.process, x.key + strconv.FormatUint(number, 10), number, func(_ protocol.Answer, _ bool, err error) { answered <- err }}, false)
+		require.NoError(t, <-answered)
+	}
+	for range 10 {
+		take()
+	}
+	require.False(t, net.direct.made.Load())
+	net.crowd.joins(2)
+	require.Eventually(t, func() bool {
+		take()
+		return net.Idle()
+	}, time.Minute, time.Millisecond)
 }
 
 // began counts a sender of the first kind that the test plays.

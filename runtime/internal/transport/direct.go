@@ -11,53 +11,34 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A direct is a connection besides the shared one, for one caller at a time, which writes and reads on its own
-// goroutine.
+// A direct is a connection besides the shared one, for one goroutine at a time, which writes and reads itself: a caller, or a sender.
 //
 // The shared connection is like that until two commands are under way at once. From then on rueidis has goroutines that write
-// and read for all callers. A crowd gains by them. A lone caller loses: its command goes through three goroutines there
-// and back. So the second lone caller in a short time has this connection made, and every caller that finds it idle takes it. A
-// connection that no caller has used for a while is closed: the server has a limit, and rueidis asks over each whether it is well.
+// and read for all: a command goes through three goroutines there and back. If the processors have other work, each of them waits for one, and
+// Go looks only every 10 ms for what it has received, while a goroutine that reads finds an answer that has come. So the second caller
+// in a short time that is alone, or one of several, has this connection made, and each command that finds it idle goes over it. A
+// connection that nothing has used for a while is closed: the server has a limit, and rueidis asks over each whether it is well.
 type direct struct {
 	link  *link
 	on    bool                      // the time limit of a request is known, and there is one server
 	rest  time.Duration             // a connection is closed that is not used for this long; see want, too
-	idle  atomic.Pointer[exclusive] // nil while a caller has it, or there is none
+	idle  atomic.Pointer[exclusive] // nil while a goroutine has it, or there is none
 	made  atomic.Bool               // there is one, or about to be
-	met   atomic.Int64              // when two callers were about to send at once for the last time, a monotonic.Time
-	asked atomic.Int64              // when a lone caller wanted one last, a monotonic.Time; 0 for never
+	asked atomic.Int64              // when it was wanted last, a monotonic.Time; 0 for never
 	looks atomic.Bool               // a timer is set that looks whether it was used
 }
 
 // directRest is the rest of a direct, but in tests.
 const directRest = 4 * time.Second
 
-// An exclusive is a connection that one caller at a time has.
+// An exclusive is a connection that one goroutine at a time has.
 type exclusive struct {
 	conn rueidis.DedicatedClient
-	used monotonic.Time // when a caller gave it back last; read by the caller that has it, or when it is idle
+	used monotonic.Time // when it was given back last; read by the goroutine that has it, or when it is idle
 }
 
-// aloneFor is how long no other caller has sent when a caller counts as alone. In a crowd it pays to send together.
-const aloneFor = time.Millisecond
-
-// meet records that two callers are about to send at once.
-func (d *direct) meet() {
-	if d.on {
-		d.met.Store(int64(monotonic.Now()))
-	}
-}
-
-// take returns the connection, for a caller that is alone and releases it, or nil.
+// take returns the connection, for a goroutine that gives it back, or nil if another one has it, or there is none.
 func (d *direct) take() *exclusive {
-	if d.idle.Load() == nil || monotonic.Since(monotonic.Time(d.met.Load())) < aloneFor {
-		return nil
-	}
-	return d.seize()
-}
-
-// seize returns the connection unless another caller has it, or there is none.
-func (d *direct) seize() *exclusive {
 	if own := d.idle.Load(); own != nil && d.idle.CompareAndSwap(own, nil) {
 		return own
 	}
@@ -70,7 +51,7 @@ func (d *direct) give(own *exclusive) {
 	d.keep(own, d.rest)
 }
 
-// keep makes the connection one that a caller may take, and looks after that time whether one has.
+// keep makes the connection one that may be taken, and looks after that time whether it was.
 func (d *direct) keep(own *exclusive, look time.Duration) {
 	d.idle.Store(own)
 	if d.link.stopped() {
@@ -80,7 +61,7 @@ func (d *direct) keep(own *exclusive, look time.Duration) {
 	}
 }
 
-// watch closes the connection after that time, unless a caller has used it meanwhile: then when its rest is over. It does nothing if a timer
+// watch closes the connection after that time, unless it was used meanwhile: then when its rest is over. It does nothing if a timer
 // is set already. It does not block.
 func (d *direct) watch(after time.Duration) {
 	if d.looks.Load() || !d.looks.CompareAndSwap(false, true) {
@@ -88,9 +69,9 @@ func (d *direct) watch(after time.Duration) {
 	}
 	time.AfterFunc(after, func() {
 		d.looks.Store(false)
-		own := d.seize()
+		own := d.take()
 		if own == nil {
-			return // a caller has it, and gives it back, or there is none
+			return // a goroutine has it, and gives it back, or there is none
 		}
 		if left := d.rest - monotonic.Since(own.used); left > 0 {
 			d.keep(own, left)
@@ -101,21 +82,16 @@ func (d *direct) watch(after time.Duration) {
 	})
 }
 
-// drop ends the connection if no caller has it.
+// drop ends the connection if it is idle.
 func (d *direct) drop() {
-	if own := d.seize(); own != nil {
+	if own := d.take(); own != nil {
 		own.conn.Close()
 		d.made.Store(false)
 	}
 }
 
-// run sends a command over own, which fails at the deadline of ctx, and returns own if it is well. Pipelined, it is of no use to a
-// lone caller.
+// run sends a command over own, which fails at the deadline of ctx, and gives own back if it is well. Pipelined, it is of no use.
 func (d *direct) run(ctx context.Context, own *exclusive, cmd protocol.Command) rueidis.RedisResult {
-	if d.link.traffic.begin() {
-		d.meet()
-	}
-	defer d.link.traffic.end()
 	reply := d.link.broken(d.link.runOn(ctx, own.conn, cmd))
 	until, timed := ctx.(*deadline)
 	switch {
@@ -131,7 +107,7 @@ func (d *direct) run(ctx context.Context, own *exclusive, cmd protocol.Command) 
 	return reply
 }
 
-// want starts making a connection, unless there is one, or no other caller has wanted one within rest. It does not block.
+// want starts making a connection, unless there is one, or none was wanted within rest before. It does not block.
 func (d *direct) want() {
 	if !d.on || d.made.Load() {
 		return
@@ -143,7 +119,7 @@ func (d *direct) want() {
 	}
 }
 
-// make makes a connection that works. If it cannot, no caller tries again for a while.
+// make makes a connection that works. If it cannot, nothing tries again for a while.
 func (d *direct) make() {
 	conn := d.link.dedicate(d.link.cfg.Stopped, d.link.rc)
 	switch {

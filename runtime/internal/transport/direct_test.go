@@ -35,18 +35,18 @@ func TestDirect_IsClosedAtRest(t *testing.T) {
 			d.give(&exclusive{conn: conn})
 			for range 20 {
 				pass(9 * time.Second)
-				own := d.seize()
+				own := d.take()
 				require.NotNil(t, own)
 				d.give(own)
 			}
-			own := d.seize()
+			own := d.take()
 			pass(time.Hour)
 			d.give(own)
 			pass(9999 * time.Millisecond)
 			require.Zero(t, conn.closed.Load())
 			pass(time.Millisecond)
 			require.EqualValues(t, 1, conn.closed.Load())
-			require.Nil(t, d.seize())
+			require.Nil(t, d.take())
 			require.False(t, d.made.Load())
 		}
 		last := &closable{}
@@ -73,7 +73,7 @@ func TestDirect_ThatHasBroken(t *testing.T) {
 	defer x.end()
 	x.net.Bound(time.Hour)
 	madeDirect(t, x.net)
-	own := x.net.direct.seize()
+	own := x.net.direct.take()
 	x.proxy.Cut()
 	require.Error(t, x.net.direct.run(context.Background(), own, x.process.Inspect(x.key)).Error())
 	require.False(t, x.net.Idle())
@@ -101,7 +101,7 @@ func TestDirect_IsMadeForTheSecondCaller(t *testing.T) {
 		d.want()
 		u.wg.Wait()
 		require.EqualValues(t, 1, client.made.Load(), "there is one")
-		require.NotNil(t, d.seize())
+		require.NotNil(t, d.take())
 		<-time.After(time.Hour) // until its timer has come
 	})
 }

@@ -47,7 +47,7 @@ const crowdScripts = 32
 // size returns how many requests were under way at once lately.
 func (c *crowd) size() int { return int(c.most.Load()) }
 
-// traffic counts the scripts under way over the shared connection and the direct one. The zero value has none.
+// traffic counts the scripts under way over the shared connection. The zero value has none.
 type traffic struct {
 	sending atomic.Int32
 	stuck   atomic.Int32 // those of them whose answer is late, and for which another goroutine has gone on
@@ -56,6 +56,9 @@ type traffic struct {
 // begin counts one more script, and reports whether there are others. A script behind a mute connection is none of them: it says nothing about
 // how many callers there are now.
 func (t *traffic) begin() (others bool) { return t.sending.Add(1)-t.stuck.Load() > 1 }
+
+// none reports whether begin would report that there are no others.
+func (t *traffic) none() bool { return t.sending.Load()-t.stuck.Load() <= 0 }
 
 // end counts one script less.
 func (t *traffic) end() { t.sending.Add(-1) }

@@ -25,7 +25,6 @@ type queues struct {
 // A queue has the requests for one script.
 type queue struct {
 	requests []Request
-	callers  int    // how many callers have put requests into it since it was empty
 	whole    int    // the first so many go in one script, if it can have so many: a caller has put some of them into the queue at once
 	scripts  int    // under way, or about to be
 	flush    func() // sends the queue, as a value
@@ -37,14 +36,13 @@ func (q *queues) add(kind int, r Request) {
 	q.waiting++
 }
 
-// added records that a caller has added n requests. only is true if its queue has no others; alone, if no script of this kind is under way, either.
-func (q *queues) added(kind, n int) (only, alone bool) {
+// added records that a caller has added n requests, and reports whether their queue has no others.
+func (q *queues) added(kind, n int) (only bool) {
 	of := &q.of[kind]
-	if of.callers++; n > 1 {
+	if n > 1 {
 		of.whole = len(of.requests)
 	}
-	only = len(of.requests) == n
-	return only, only && of.scripts == 0
+	return len(of.requests) == n
 }
 
 // pick returns the kind of the next script of a sender that is at work for one kind: with same, the same kind while its queue is not empty; else the
@@ -62,12 +60,10 @@ func (q *queues) pick(kind int, same bool) (next int, ok bool) {
 	return kind, true
 }
 
-// first moves up to most requests of a queue to the end of some, or up to part unless the queue has more that go together. It returns how many
-// callers have put requests into the queue.
-func (q *queues) first(kind, most, part int, some []Request) (_ []Request, callers int) {
+// first moves up to most requests of a queue to the end of some, or up to part unless the queue has more that go together.
+func (q *queues) first(kind, most, part int, some []Request) []Request {
 	of := &q.of[kind]
 	n := min(len(of.requests), most, max(part, of.whole))
-	callers = of.callers
 	if n == len(of.requests) && len(some) == 0 && cap(of.requests) <= 2*most { // usually it has no more: then the two change their rooms
 		some, of.requests = of.requests, some
 	} else {
@@ -76,12 +72,9 @@ func (q *queues) first(kind, most, part int, some []Request) (_ []Request, calle
 		clear(of.requests[left:])
 		of.requests = of.requests[:left]
 	}
-	if len(of.requests) == 0 {
-		of.callers = 0
-	}
 	of.whole = max(0, of.whole-n)
 	q.waiting -= n
-	return some, callers
+	return some
 }
 
 // shrink frees the room of queues that have had very many requests, if nothing waits or is under way.

@@ -86,6 +86,9 @@ type successor interface {
 func (t *Transport) runOrLeave(cmd protocol.Command, takes bool, by successor) (reply Reply, left bool) {
 	l, x := &t.lateness, t.timely(cmd)
 	x.by, x.way, x.takes = by, t.way(cmd), takes
+	if x.way.own == nil && t.crowd.size() > 1 {
+		t.direct.want()
+	}
 	l.add(x)
 	reply = Reply{t.runBy(x.way, cmd)}
 	l.mu.Lock()
@@ -94,7 +97,7 @@ func (t *Transport) runOrLeave(cmd protocol.Command, takes bool, by successor) (
 	}
 	l.mu.Unlock()
 	if left {
-		if !x.way.beside {
+		if x.way == (way{}) {
 			t.traffic.stuck.Add(-1)
 		}
 		x.comes(timelyReply{Reply: reply, first: true})
@@ -431,7 +434,7 @@ func (t *Transport) sendLate() {
 			late = append(late, x)
 		case x.sent == 2 && !x.waits:
 			left = append(left, x)
-			if !x.way.beside {
+			if x.way == (way{}) {
 				t.traffic.stuck.Add(1) // before the answer takes it back
 			}
 		default:

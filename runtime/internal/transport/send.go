@@ -11,7 +11,7 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
-// A way is a connection that a command is sent over: the direct one of the caller, or the shared one, or another one beside that.
+// A way is a connection that a command is sent over: the direct one, or the shared one, or another one beside that.
 type way struct {
 	own    *exclusive
 	beside bool
@@ -41,7 +41,6 @@ func (t *Transport) runBy(w way, cmd protocol.Command) rueidis.RedisResult {
 func (t *Transport) runShared(ctx context.Context, cmd protocol.Command) rueidis.RedisResult {
 	if t.traffic.begin() {
 		t.pipelined.Store(true)
-		t.direct.meet()
 	}
 	defer t.traffic.end()
 	if t.cluster == nil {
@@ -84,13 +83,13 @@ func (t *Transport) Run(cmd protocol.Command) Reply { return Reply{t.run(cmd)} }
 // alone returns the connection over which a caller that cannot be cancelled sends on its own goroutine, or nil for the shared one, and whether it may. A request there is
 // likely to be answered at once, since the server has answered a moment ago, and if not, to fail within OpTimeout: an
 // exclusive connection has a deadline for each request, a shared one takes longer to be found mute. No connection is the
-// shared one, unless that has a request whose answer is late.
+// shared one, unless that has a request under way.
 func (t *Transport) alone() (own *exclusive, ok bool) {
 	if !t.Prompt() {
 		return nil, false
 	}
 	if !t.pipelined.Load() {
-		return nil, !t.lateness.anywhere.Load()
+		return nil, t.traffic.none() && !t.lateness.anywhere.Load()
 	}
 	if own = t.direct.take(); own == nil {
 		t.direct.want()

@@ -87,13 +87,11 @@ func newSenders(box *Outbox, slot uint16) *senders {
 }
 
 // begin reports whether one more sender begins, for n requests that a caller has added. alone is true if its queue has no others, one script handles
-// them, and no script of their kind is under way.
+// them, and they have a script of their own: no other one of their kind is under way, or callers are few.
 func (s *senders) begin(kind, n int) (start, alone bool) {
-	only, alone := s.added(kind, n)
-	if only && !alone {
-		s.box.net.direct.meet() // its requests follow a script of the same kind; take records the callers that come after it
-	}
-	return s.begins(kind), alone && n <= s.box.kinds[kind].most
+	only := s.added(kind, n)
+	alone = only && n <= s.box.kinds[kind].most && (s.of[kind].scripts == 0 || s.box.net.few())
+	return s.begins(kind), alone
 }
 
 // begins reports whether one more sender begins, with the requests of one kind, and counts it. With turns, the scripts and requests of all kinds count.
@@ -212,13 +210,11 @@ func (s *senders) callAlone(kind int) *call {
 func (s *senders) take(kind int, turn *turn) *call {
 	c := calls.Get().(*call)
 	c.of, c.kind = s, s.box.kinds[kind]
-	part, callers := c.kind.most, 0
+	part := c.kind.most
 	if turn != nil {
 		part = min(part, s.box.net.part())
 	}
-	if c.some, callers = s.first(kind, c.kind.most, part, c.some[:0]); len(c.some) > 1 && callers > 1 { // one caller of many keys is alone
-		s.box.net.direct.meet()
-	}
+	c.some = s.first(kind, c.kind.most, part, c.some[:0])
 	return c
 }
 

@@ -37,13 +37,16 @@ func (t *Transport) another(others, waiting int) bool {
 	switch {
 	case others == 0 || others < mostSending && waiting >= mostBatched:
 		return true
-	case crowd <= mostFew:
+	case t.few():
 		return others < mostFew
 	case crowd <= mostSmall || t.near():
 		return others < crowdParts && waiting >= t.part()
 	}
 	return others < mostSending && waiting >= max(someWait, crowd/mostSending)
 }
+
+// few reports whether so few requests are under way that each has a script of its own.
+func (t *Transport) few() bool { return t.crowd.size() <= mostFew }
 
 // part returns how many requests are the part of a crowd for which one script is sent.
 func (t *Transport) part() int { return min(max(someWait, t.crowd.size()/crowdParts), mostBatched) }
@@ -57,12 +60,12 @@ func (t *Transport) near() bool {
 // takesTurns reports whether the senders take turns: those of a crowd do whose server is near. Else the way to the server is what takes the time. Each
 // server of a cluster has senders of its own.
 func (t *Transport) takesTurns() bool {
-	return t.cluster == nil && t.crowd.size() > mostFew && t.near()
+	return t.cluster == nil && !t.few() && t.near()
 }
 
 // yields reports whether a sender that takes no turns lets all goroutines run once that can, so that those that are about to ask go with its script.
 // Where answers take long, a request that misses a script waits for long; and the scripts of a large crowd are fuller by that.
 func (t *Transport) yields() bool {
 	crowd := t.crowd.size()
-	return crowd >= leastLarge || crowd > mostFew && t.pace.typical() >= soon
+	return crowd >= leastLarge || !t.few() && t.pace.typical() >= soon
 }
