@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"slices"
-
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
@@ -63,14 +61,14 @@ func (b *Batcher) SubmitAll(rs []Request, inline bool) {
 			to = append(to, s)
 		}
 	}
-	inline = inline && len(to) == 1
-	to = slices.DeleteFunc(to, func(s *senders) bool {
-		start, alone := s.begin(b.kind, s.adding)
-		s.adding, inline = 0, inline && alone
-		return !start
-	})
-	box.mu.Unlock()
+	var c *call
+	var own *exclusive
 	for _, s := range to {
-		s.start(b.kind, inline)
+		c, own = s.begin(b.kind, s.adding, inline && len(to) == 1)
+		s.adding = 0
+	}
+	box.mu.Unlock()
+	if c != nil {
+		c.runAlone(own)
 	}
 }

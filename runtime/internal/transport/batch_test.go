@@ -231,13 +231,6 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 	alone(mostBatched + 1)
 	atRest(t, b)
 
-	s := b.box.one
-	// Another sender has taken the request meanwhile.
-	began(s)
-	s.start(b.kind, true)
-	atRest(t, b)
-	require.True(t, net.Idle())
-
 	// The server refuses the script because of one request, and each is sent by itself; then the next caller is as alone as before.
 	rs := requests(2)
 	rs[0] = refused{rs[0].(taking)} //nolint:forcetypeassert // this test has made it
@@ -535,8 +528,7 @@ func TestBatcher_Reviewer(t *testing.T) {
 			s.add(b.kind, taking{number: uint64(n)})
 		}
 		began(s)
-		beside, _ := s.begin(b.kind, 1)
-		require.Equal(t, most == mostBatched, beside, "one script beside another")
+		require.Equal(t, most == mostBatched, s.begins(b.kind), "one script beside another")
 		s.sending, s.of[b.kind].scripts = mostSending, mostSending // there is no other one to begin
 		var sizes []int
 		next := uint64(0)

@@ -90,12 +90,15 @@ func (d *direct) drop() {
 	}
 }
 
-// run sends a command over own, which fails at the deadline of ctx, and gives own back if it is well. Pipelined, it is of no use.
-func (d *direct) run(ctx context.Context, own *exclusive, cmd protocol.Command) rueidis.RedisResult {
-	reply := d.link.broken(d.link.runOn(ctx, own.conn, cmd))
-	until, timed := ctx.(*deadline)
+// run sends a command over own, which fails at its deadline, or after OpTimeout without one, and gives own back if it is well. Pipelined, it is of
+// no use.
+func (d *direct) run(until *deadline, own *exclusive, cmd protocol.Command) rueidis.RedisResult {
+	if until == nil {
+		until = &deadline{at: monotonic.Now().Add(d.link.cfg.OpTimeout).Std()}
+	}
+	reply := d.link.broken(d.link.runOn(until, own.conn, cmd))
 	switch {
-	case timed && until.stop():
+	case until.stop():
 		d.link.cfg.User.Go(own.conn.Close) // which waits for a mute server
 		d.made.Store(false)
 	case reply.NonRedisError() == nil:
@@ -109,7 +112,7 @@ func (d *direct) run(ctx context.Context, own *exclusive, cmd protocol.Command) 
 
 // want starts making a connection, unless there is one, or none was wanted within rest before. It does not block.
 func (d *direct) want() {
-	if !d.on || d.made.Load() {
+	if !d.on || d.made.Load() || d.link.stopped() {
 		return
 	}
 	at := monotonic.Now()
@@ -119,7 +122,7 @@ func (d *direct) want() {
 	}
 }
 
-// make makes a connection that works. If it cannot, nothing tries again for a while.
+// make makes a connection that works. If it cannot, nothing tries again within rest.
 func (d *direct) make() {
 	conn := d.link.dedicate(d.link.cfg.Stopped, d.link.rc)
 	switch {
@@ -129,7 +132,7 @@ func (d *direct) make() {
 		return
 	default:
 		conn.Close()
-		d.link.pause(time.Second)
+		d.link.pause(d.rest)
 	}
 	d.made.Store(false)
 }

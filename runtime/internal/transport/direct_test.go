@@ -75,9 +75,27 @@ func TestDirect_ThatHasBroken(t *testing.T) {
 	madeDirect(t, x.net)
 	own := x.net.direct.take()
 	x.proxy.Cut()
-	require.Error(t, x.net.direct.run(context.Background(), own, x.process.Inspect(x.key)).Error())
+	require.Error(t, x.net.direct.run(nil, own, x.process.Inspect(x.key)).Error())
 	require.False(t, x.net.Idle())
 	require.False(t, x.net.direct.made.Load())
+}
+
+// A connection that rueidis has pipelined by itself is given up by the first command that finds it so, also by one that no caller is blocked for.
+func TestDirect_ThatIsPipelined(t *testing.T) {
+	t.Parallel()
+	x := newMuteTest(t)
+	defer x.end()
+	x.net.Bound(time.Hour)
+	madeDirect(t, x.net)
+	require.NoError(t, x.net.Run(x.process.Inspect(x.key)).Err())
+	require.True(t, x.net.Idle())
+	pipelines, end := context.WithCancel(t.Context())
+	defer end()
+	conn := x.net.direct.idle.Load().conn
+	require.NoError(t, conn.Do(pipelines, conn.B().Ping().Build()).Error())
+	require.NoError(t, x.net.Run(x.process.Inspect(x.key)).Err())
+	require.False(t, x.net.Idle())
+	require.False(t, x.net.direct.made.Load(), "there may be another")
 }
 
 // A caller that comes now and then has no connection made, which it would not use.
@@ -86,7 +104,8 @@ func TestDirect_IsMadeForTheSecondCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &dedicating{}
 		u := &fake{}
-		l := &link{rc: client, cfg: Config{Stopped: make(chan struct{}), User: u, OpTimeout: time.Second}}
+		stopped := make(chan struct{})
+		l := &link{rc: client, cfg: Config{Stopped: stopped, User: u, OpTimeout: time.Second}}
 		d := &direct{link: l, on: true, rest: 3 * time.Second}
 		for range 5 {
 			<-time.After(3 * time.Second)
@@ -103,6 +122,14 @@ func TestDirect_IsMadeForTheSecondCaller(t *testing.T) {
 		require.EqualValues(t, 1, client.made.Load(), "there is one")
 		require.NotNil(t, d.take())
 		<-time.After(time.Hour) // until its timer has come
+
+		d.made.Store(false)
+		close(stopped)
+		for range 2 {
+			d.want()
+		}
+		u.wg.Wait()
+		require.EqualValues(t, 1, client.made.Load(), "none for a client that is stopped")
 	})
 }
 

@@ -86,9 +86,6 @@ type successor interface {
 func (t *Transport) runOrLeave(cmd protocol.Command, takes bool, by successor) (reply Reply, left bool) {
 	l, x := &t.lateness, t.timely(cmd)
 	x.by, x.way, x.takes = by, t.way(cmd), takes
-	if x.way.own == nil && t.crowd.size() > 1 {
-		t.direct.want()
-	}
 	l.add(x)
 	reply = Reply{t.runBy(x.way, cmd)}
 	l.mu.Lock()

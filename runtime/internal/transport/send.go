@@ -18,9 +18,12 @@ type way struct {
 }
 
 // way returns the way of a command: over the direct connection if that is idle, else over the shared one unless that has a request
-// whose answer is late.
+// whose answer is late. The direct one is made if several requests were under way at once lately.
 func (t *Transport) way(cmd protocol.Command) way {
 	own := t.direct.take()
+	if own == nil && t.crowd.size() > 1 {
+		t.direct.want()
+	}
 	return way{own: own, beside: own == nil && t.overdue(cmd)}
 }
 
@@ -30,7 +33,7 @@ func (t *Transport) run(cmd protocol.Command) rueidis.RedisResult { return t.run
 func (t *Transport) runBy(w way, cmd protocol.Command) rueidis.RedisResult {
 	switch {
 	case w.own != nil:
-		return t.direct.run(context.Background(), w.own, cmd)
+		return t.direct.run(nil, w.own, cmd)
 	case w.beside:
 		return t.RunBeside(cmd).result
 	}
@@ -128,7 +131,7 @@ func (t *Transport) RunBeside(cmd protocol.Command) Reply {
 		return Reply{reply}
 	}
 	if own := t.direct.take(); own != nil {
-		return Reply{t.direct.run(context.Background(), own, cmd)}
+		return Reply{t.direct.run(nil, own, cmd)}
 	}
 	return Reply{t.runShared(context.Background(), cmd)}
 }

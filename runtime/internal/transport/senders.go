@@ -65,10 +65,10 @@ func (b *Batcher) Submit(r Request, inline bool) {
 	box.mu.Lock()
 	s := box.of(r.Key())
 	s.add(b.kind, r)
-	start, alone := s.begin(b.kind, 1)
+	c, own := s.begin(b.kind, 1, inline)
 	box.mu.Unlock()
-	if start {
-		s.start(b.kind, inline && alone)
+	if c != nil {
+		c.runAlone(own)
 	}
 }
 
@@ -86,12 +86,23 @@ func newSenders(box *Outbox, slot uint16) *senders {
 	return &senders{box: box, slot: slot, queues: queues{of: make([]queue, len(box.kinds))}}
 }
 
-// begin reports whether one more sender begins, for n requests that a caller has added. alone is true if its queue has no others, one script handles
-// them, and they have a script of their own: no other one of their kind is under way, or callers are few.
-func (s *senders) begin(kind, n int) (start, alone bool) {
-	only := s.added(kind, n)
-	alone = only && n <= s.box.kinds[kind].most && (s.of[kind].scripts == 0 || s.box.net.few())
-	return s.begins(kind), alone
+// begin lets one more sender begin, if one is needed for n requests that a caller has added. A caller that is alone, and may be blocked, takes its
+// place: then begin returns its call, and the connection that it has to itself, or nil for the shared one. It is alone if its queue has no others, one
+// script handles its requests, and they have a script of their own: no other one of their kind is under way, or callers are few. The caller holds the
+// mutex.
+func (s *senders) begin(kind, n int, inline bool) (c *call, own *exclusive) {
+	net := s.box.net
+	alone := s.added(kind, n) && n <= s.box.kinds[kind].most && (s.of[kind].scripts == 0 || net.few())
+	if !s.begins(kind) {
+		return nil, nil
+	}
+	if inline && alone && !s.box.gathers && !s.box.confirms { // a review gathers first, and a confirmed grant waits for replicas
+		if own, ok := net.alone(); ok {
+			return s.callAlone(kind), own
+		}
+	}
+	net.cfg.User.Go(s.of[kind].flush)
+	return nil, nil
 }
 
 // begins reports whether one more sender begins, with the requests of one kind, and counts it. With turns, the scripts and requests of all kinds count.
@@ -111,23 +122,6 @@ func (s *senders) begins(kind int) bool {
 	s.sending++
 	q.scripts++
 	return true
-}
-
-// start lets one more sender begin. A caller that is alone, and may be blocked, takes its place: it sends its requests over a connection that it
-// has to itself, or else over the shared one.
-func (s *senders) start(kind int, inline bool) {
-	if net := s.box.net; inline && !s.box.gathers && !s.box.confirms { // a review gathers first, and a confirmed grant waits for replicas
-		if own, ok := net.alone(); ok {
-			if c := s.callAlone(kind); c != nil {
-				c.runAlone(own)
-				return
-			}
-			if own != nil {
-				net.direct.give(own)
-			}
-		}
-	}
-	s.box.net.cfg.User.Go(s.of[kind].flush)
 }
 
 // send runs scripts until no request waits, or until an answer is late. The sender answers, gathers requests and makes the next command in its turn. It
@@ -191,13 +185,8 @@ func (s *senders) call(kind int, turn *turn) *call {
 	return s.take(kind, turn)
 }
 
-// callAlone returns a call for a lone caller, in place of the sender that was to begin, or nil if another sender has taken its requests.
+// callAlone returns a call for a caller that is alone, in place of the sender that was to begin. The caller holds the mutex.
 func (s *senders) callAlone(kind int) *call {
-	s.box.mu.Lock()
-	defer s.box.mu.Unlock()
-	if len(s.of[kind].requests) == 0 {
-		return nil
-	}
 	defer s.more()
 	s.sending--
 	c := s.take(kind, nil)
@@ -333,7 +322,7 @@ func (c *call) run(cmd protocol.Command) (reply Reply, short error, left bool) {
 	return reply, nil, left
 }
 
-// runAlone sends the script for a lone caller, see [senders.start]. If the answer is late, another goroutine goes on with the call. A connection
+// runAlone sends the script for a caller that is alone, see [senders.begin]. If the answer is late, another goroutine goes on with the call. A connection
 // that has no answer in time is given up: there is no other way to interrupt the caller.
 func (c *call) runAlone(own *exclusive) {
 	net, cmd := c.of.box.net, c.command()

@@ -207,11 +207,10 @@ func TestSenders_Kinds(t *testing.T) {
 			net.pace.took.Store(int64(time.Hour))
 		}
 		begins := func(b *Batcher) bool {
-			first := s.of[b.kind].scripts == 0 && len(s.of[b.kind].requests) == 0
+			first := len(s.of[b.kind].requests) == 0
 			s.add(b.kind, taking{})
-			start, alone := s.begin(b.kind, 1)
-			require.Equal(t, first, alone)
-			return start
+			require.Equal(t, first, s.added(b.kind, 1))
+			return s.begins(b.kind)
 		}
 		require.True(t, begins(takes))
 		require.False(t, begins(takes))

@@ -2,8 +2,8 @@
 // server was replaced. It is the only package, beside the ones that connect, that talks to rueidis.
 //
 // Commands. [Transport.Run] sends one command and blocks for its reply; a [Batcher] sends the requests of many callers in one
-// command. Scripts are loaded before the first call, and again when a server has forgotten them. A lone caller has a
-// connection to itself, see [Transport.Prompt]. In a cluster, commands go to the server that has the slot.
+// command. Scripts are loaded before the first call, and again when a server has forgotten them. A single server has a
+// second connection for one command at a time, see [Transport.Idle]. In a cluster, commands go to the server that has the slot.
 //
 // Messages. [Transport.Listen] subscribes to a channel, on the server that has it. On the same connection a single server
 // reports changes to keys that were renewed over it.
@@ -23,7 +23,7 @@
 //	a cluster             slots.go (asks for the owners of slots), cluster.go (knows them), channels.go, guards.go (notices failures),
 //	                      route.go (redirects commands after a failover)
 //	Sentinel              watch.go (notices another master)
-//	connections           direct.go (of a lone caller), spare.go (beside a mute one), tracking.go (reports changes of keys),
+//	connections           direct.go (for one command at a time), spare.go (beside a mute one), tracking.go (reports changes of keys),
 //	                      subscribe.go (messages)
 //	requests              transport.go, send.go (chooses the connection), replicas.go (waits for replicas), resend.go (sends again what is late)
 //	many requests         queues.go (what waits), senders.go (which requests go together, and which goroutine sends them), batch.go (makes
