@@ -91,7 +91,7 @@ func (row lostRow) run(t *testing.T, method string, want []string, mode *rediste
 	got = append(got, x.settled(got, want))
 	x.server.Do("DEL", x.key)
 	tidy(t, x.client, x.server, x.key)
-	require.Zero(t, x.client.Stats().Held)
+	until(t, "nothing is held", func() bool { return x.client.Stats().Held == 0 }) // a RedLock gives the last parts back in the background
 	return got
 }
 
