@@ -12,7 +12,7 @@ import (
 )
 
 // TestConnections_TwoToEachServerAtRest counts the connections of a client that holds, waits and hears of changes: one for commands, and
-// one for messages and changes. A third one, of lone callers, is closed when nothing has used it for a while, and so is one for what
+// one for messages and changes. A third one, for one command at a time, is closed when nothing has used it for a while, and so is one for what
 // cannot wait for an answer that is late.
 func TestConnections_TwoToEachServerAtRest(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func PassLimit(l *Lease) time.Duration { return locks.PassLimit((*leases.Lease)(
 // Redirects returns how many servers have taken over of which rueidis may not know.
 func Redirects(c *Client) int { return locks.Redirects((*locks.Client)(c)) }
 
-// Direct reports whether there is a connection for a lone caller, which no caller uses.
+// Direct reports whether there is a connection for one command at a time, and it is idle.
 func Direct(c *Client) bool { return locks.Direct((*locks.Client)(c)) }
 
 // Asks calls send for a call that waits for an answer in time.

@@ -28,7 +28,7 @@ func Passing(err error) bool { return transport.Passing(err) }
 
 // SendsAgain returns how often a call that does not wait sends a request again at once that failed with err. It sends a request with an
 // unknown outcome once more. After a cut connection, it sends the request once for each connection to a server that may have been cut while
-// it was idle: the connection of a lone caller, and the shared one. A connection that is cut while it is dialled costs one more request.
+// it was idle: the direct one, and the shared one. A connection that is cut while it is dialled costs one more request.
 func SendsAgain(err error) int {
 	switch {
 	case transport.CutWhileDialled(err):

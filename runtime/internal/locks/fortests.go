@@ -75,7 +75,7 @@ func PassLimit(l *leases.Lease) time.Duration { return l.Core().Grant.(*resource
 // Redirects returns how many servers have taken over of which rueidis may not know.
 func Redirects(c *Client) int { return c.base.Net.Redirects() }
 
-// Direct reports whether there is a connection for a lone caller, which no caller uses.
+// Direct reports whether there is a connection for one command at a time, and it is idle.
 func Direct(c *Client) bool { return c.base.Net.Idle() }
 
 // Asks calls send for a call that waits for an answer in time.

@@ -46,6 +46,11 @@ func newMuteTest(t *testing.T) *muteTest {
 	return x
 }
 
+// taking returns a request for a key of its own, with the number n, whose error goes to answers.
+func (x *muteTest) taking(n uint64, answers chan<- error) taking {
+	return taking{&x.process, x.key + strconv.FormatUint(n, 10), n, func(_ protocol.Answer, _ bool, err error) { answers <- err }}
+}
+
 // The answer to a script is lost, or the script itself, on a connection that is found to be mute after an hour. It is sent again over
 // another connection, whether the caller is one of a crowd or alone, and what comes behind it does not wait for the mute connection.
 func TestBatcher_GoesRoundAMuteConnection(t *testing.T) {
@@ -121,7 +126,7 @@ func TestBatcher_AvoidsAMuteConnection(t *testing.T) {
 			}
 			b, taken := net.Outbox().Batcher(process.Takes(), true), make(chan error, 1)
 			take := func(n uint64, inline bool) {
-				b.Submit(taking{process, key + strconv.FormatUint(n, 10), n, func(_ protocol.Answer, _ bool, err error) { taken <- err }}, inline)
+				b.Submit(x.taking(n, taken), inline)
 				require.NoError(t, <-taken)
 			}
 			lose := x.proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
@@ -193,22 +198,16 @@ func TestBatcher_ALoneCallerOnAPipelinedConnection(t *testing.T) {
 // A caller of many keys is as alone as one of a single key: it sends over the direct connection, again and again.
 func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 	t.Parallel()
-	x := newMuteTest(t)
+	x := newDirectTest(t)
 	defer x.end()
 	net := x.net
-	net.Bound(time.Hour)
-	net.markShared()
-	madeDirect(t, net)
-	net.spoke.Store(int64(monotonic.Now().Add(time.Hour)))
-	net.pace.took.Store(int64(time.Hour)) // no answer is late, however slow the machine is
 	b := net.Outbox().Batcher(x.process.Takes(), true)
 	answers := make(chan error, 2*mostBatched)
 	number := uint64(0)
 	requests := func(n int) (all []Request) {
 		for range n {
 			number++
-			key := x.key + strconv.FormatUint(number, 10)
-			all = append(all, taking{&x.process, key, number, func(_ protocol.Answer, _ bool, err error) { answers <- err }})
+			all = append(all, x.taking(number, answers))
 		}
 		return all
 	}
@@ -246,32 +245,22 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 // leaves its request to a sender, which takes that connection.
 func TestBatcher_SeveralCallers(t *testing.T) {
 	t.Parallel()
-	x := newMuteTest(t)
+	x := newDirectTest(t)
 	defer x.end()
 	net := x.net
-	net.Bound(time.Hour)
-	net.markShared()
-	madeDirect(t, net)
-	net.spoke.Store(int64(monotonic.Now().Add(time.Hour)))
-	net.pace.took.Store(int64(time.Hour)) // no answer is late, however slow the machine is
 	b := net.Outbox().Batcher(x.process.Takes(), true)
 	s := b.box.one
 	answers := make(chan error, 2)
-	submit := func(n uint64) {
-		key := x.key + strconv.FormatUint(n, 10)
-		b.Submit(taking{&x.process, key, n, func(_ protocol.Answer, _ bool, err error) { answers <- err }}, true)
-	}
-
 	began(s) // the script of another caller is under way
 	before := net.direct.idle.Load().used
-	submit(1)
+	b.Submit(x.taking(1, answers), true)
 	require.Len(t, answers, 1, "on the goroutine of the caller")
 	require.NoError(t, <-answers)
 	require.Greater(t, net.direct.idle.Load().used, before)
 
 	net.crowd.joins(10 * mostFew)
 	before = net.direct.idle.Load().used
-	submit(2)
+	b.Submit(x.taking(2, answers), true)
 	require.Empty(t, answers)
 	c := s.call(b.kind, nil) // of the sender that the test plays
 	reply, short, left := c.run(c.command())
@@ -295,7 +284,7 @@ func TestBatcher_SeveralCallersHaveADirectConnectionMade(t *testing.T) {
 	take := func() {
 		number++
 		answered := make(chan error, 1)
-		b.Submit(taking{&x.process, x.key + strconv.FormatUint(number, 10), number, func(_ protocol.Answer, _ bool, err error) { answered <- err }}, false)
+		b.Submit(x.taking(number, answered), false)
 		require.NoError(t, <-answered)
 	}
 	for range 10 {

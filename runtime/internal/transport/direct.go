@@ -77,17 +77,21 @@ func (d *direct) watch(after time.Duration) {
 			d.keep(own, left)
 			return
 		}
-		own.conn.Close()
-		d.made.Store(false)
+		d.end(own)
 	})
 }
 
 // drop ends the connection if it is idle.
 func (d *direct) drop() {
 	if own := d.take(); own != nil {
-		own.conn.Close()
-		d.made.Store(false)
+		d.end(own)
 	}
+}
+
+// end closes own, in place of giving it back. There may be another one from then on.
+func (d *direct) end(own *exclusive) {
+	own.conn.Close()
+	d.made.Store(false)
 }
 
 // run sends a command over own, which fails at its deadline, or after OpTimeout without one, and gives own back if it is well. Pipelined, it is of
@@ -104,8 +108,7 @@ func (d *direct) run(until *deadline, own *exclusive, cmd protocol.Command) ruei
 	case reply.NonRedisError() == nil:
 		d.give(own)
 	default:
-		own.conn.Close()
-		d.made.Store(false)
+		d.end(own)
 	}
 	return reply
 }

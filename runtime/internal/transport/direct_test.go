@@ -9,6 +9,8 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // A closable is a connection that can be closed, and nothing else.
@@ -56,7 +58,20 @@ func TestDirect_IsClosedAtRest(t *testing.T) {
 	})
 }
 
-// madeDirect returns when there is a connection for a lone caller, which stays.
+// newDirectTest returns a muteTest whose transport has a direct connection, which stays, and a shared one that is pipelined. No answer is late, however
+// slow the machine is.
+func newDirectTest(t *testing.T) *muteTest {
+	t.Helper()
+	x := newMuteTest(t)
+	x.net.Bound(time.Hour)
+	x.net.markShared()
+	madeDirect(t, x.net)
+	x.net.spoke.Store(int64(monotonic.Now().Add(time.Hour))) // a moment ago
+	x.net.pace.took.Store(int64(time.Hour))
+	return x
+}
+
+// madeDirect returns when there is a direct connection, which stays.
 func madeDirect(t *testing.T, net *Transport) {
 	t.Helper()
 	net.direct.rest = time.Hour
@@ -69,10 +84,8 @@ func madeDirect(t *testing.T, net *Transport) {
 // There may be another connection when one has broken.
 func TestDirect_ThatHasBroken(t *testing.T) {
 	t.Parallel()
-	x := newMuteTest(t)
+	x := newDirectTest(t)
 	defer x.end()
-	x.net.Bound(time.Hour)
-	madeDirect(t, x.net)
 	own := x.net.direct.take()
 	x.proxy.Cut()
 	require.Error(t, x.net.direct.run(nil, own, x.process.Inspect(x.key)).Error())
@@ -83,10 +96,8 @@ func TestDirect_ThatHasBroken(t *testing.T) {
 // A connection that rueidis has pipelined by itself is given up by the first command that finds it so, also by one that no caller is blocked for.
 func TestDirect_ThatIsPipelined(t *testing.T) {
 	t.Parallel()
-	x := newMuteTest(t)
+	x := newDirectTest(t)
 	defer x.end()
-	x.net.Bound(time.Hour)
-	madeDirect(t, x.net)
 	require.NoError(t, x.net.Run(x.process.Inspect(x.key)).Err())
 	require.True(t, x.net.Idle())
 	pipelines, end := context.WithCancel(t.Context())

@@ -10,7 +10,7 @@ type place int
 
 const (
 	ofSender place = iota // a sender
-	ofCaller              // the lone caller that sends it; it is a script under way of its kind, but no sender
+	ofCaller              // the caller that is alone, and sends it; it is a script under way of its kind, but no sender
 	aside                 // no sender: the answer takes long
 )
 

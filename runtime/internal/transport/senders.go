@@ -281,7 +281,7 @@ type call struct {
 	sent    time.Time      // when the script was sent first
 	resent  bool           // it was sent again
 	resends uint64         // of the transport, when it was sent first
-	until   deadline       // of a lone caller
+	until   deadline       // of a caller that is alone
 	place   place          // guarded by the mutex of the outbox
 }
 
@@ -331,7 +331,7 @@ func (c *call) runAlone(own *exclusive) {
 	if own != nil {
 		result = net.direct.run(&c.until, own, cmd)
 	} else if result = net.runShared(&c.until, cmd); c.until.stop() && net.direct.on {
-		net.pipelined.Store(true) // by rueidis, or it is new: lone callers have one of their own
+		net.pipelined.Store(true) // by rueidis, or it is new: a caller that is alone takes the direct one
 	}
 	switch {
 	case errors.Is(result.NonRedisError(), ErrNoAnswer), errors.Is(result.NonRedisError(), os.ErrDeadlineExceeded):

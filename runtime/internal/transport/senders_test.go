@@ -289,7 +289,7 @@ func TestSenders_HoldUpNobody(t *testing.T) {
 			number := uint64(0)
 			request := func(to chan error) taking {
 				number++
-				return taking{&x.process, x.key + strconv.FormatUint(number, 10), number, func(_ protocol.Answer, _ bool, err error) { to <- err }}
+				return x.taking(number, to)
 			}
 			stands, goOn := make(chan struct{}), make(chan struct{})
 			stops := func() { stands <- struct{}{}; <-goOn }
