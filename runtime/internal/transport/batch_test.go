@@ -258,11 +258,36 @@ func TestBatcher_SeveralCallers(t *testing.T) {
 	require.NoError(t, <-answers)
 	require.Greater(t, net.direct.idle.Load().used, before)
 
+	// A caller gets the call for its own requests at once, so that it is not blocked for those of another one.
+	begin := func(numbers ...uint64) (*call, *exclusive) {
+		b.box.mu.Lock()
+		defer b.box.mu.Unlock()
+		for _, n := range numbers {
+			s.add(b.kind, x.taking(n, answers))
+		}
+		return s.begin(b.kind, 1, true)
+	}
+	c, own := begin(3)
+	require.Len(t, c.some, 1)
+	require.Zero(t, s.waits())
+	c.runAlone(own)
+	require.NoError(t, <-answers)
+	c, _ = begin(4, 5)
+	require.Nil(t, c, "it is not alone in the queue")
+	for range 2 {
+		require.NoError(t, <-answers)
+	}
+	require.Eventually(t, func() bool { // the sender of these two has ended
+		b.box.mu.Lock()
+		defer b.box.mu.Unlock()
+		return s.sending == 1
+	}, time.Minute, time.Millisecond)
+
 	net.crowd.joins(10 * mostFew)
 	before = net.direct.idle.Load().used
 	b.Submit(x.taking(2, answers), true)
 	require.Empty(t, answers)
-	c := s.call(b.kind, nil) // of the sender that the test plays
+	c = s.call(b.kind, nil) // of the sender that the test plays
 	reply, short, left := c.run(c.command())
 	require.False(t, left)
 	require.False(t, c.answer(reply, short))
