@@ -186,9 +186,6 @@ func sweeping(ctx context.Context, e *env, _ library) (metrics, error) {
 // watching are the commands of this program that do not belong to a sweep.
 var watching = []string{"info", "config", "slowlog"}
 
-// repeatable are commands of a sweep that change nothing: as long as the keys stay, the server has the same work with one each time.
-var repeatable = []string{"scan", "hlen", "pttl", "hgetall"}
-
 // repeats is how often a command that took too long is repeated.
 const repeats = 5
 
@@ -239,8 +236,8 @@ func (s *server) slow(ctx context.Context, f func() error) (of lateness, err err
 
 // least returns the shortest time that a command takes the server, of several, or the time that it took if it cannot be repeated.
 func (s *server) least(ctx context.Context, command timed) (time.Duration, error) {
-	if len(command.words) == 0 || !slices.Contains(repeatable, strings.ToLower(command.words[0])) {
-		return command.took, nil
+	if reads, err := s.reads(ctx, command); err != nil || !reads {
+		return command.took, err
 	}
 	restore, err := s.watch(ctx, 0)
 	if err != nil {
@@ -259,6 +256,23 @@ func (s *server) least(ctx context.Context, command timed) (time.Duration, error
 		}
 	}
 	return least, errors.Join(err, restore())
+}
+
+// reads reports whether the server says that a command changes nothing: as long as the keys stay, it has the same work with one each time.
+func (s *server) reads(ctx context.Context, command timed) (bool, error) {
+	if len(command.words) == 0 {
+		return false, nil
+	}
+	infos, err := s.rc.Do(ctx, s.rc.B().CommandInfo().CommandName(command.words[0]).Build()).ToArray()
+	if err != nil || len(infos) != 1 || infos[0].IsNil() {
+		return false, err
+	}
+	info, err := infos[0].ToArray() // its name, its arity and its flags
+	if err != nil || len(info) < 3 {
+		return false, err
+	}
+	flags, err := info[2].AsStrSlice()
+	return slices.Contains(flags, "readonly"), err
 }
 
 // watch has the SLOWLOG, which is empty then, record the commands that take the server longer than d, or all if d is 0, until restore is called.
