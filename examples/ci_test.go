@@ -90,17 +90,23 @@ func TestProgress(t *testing.T) {
 	require.Equal(t, 3, code)
 	require.Contains(t, said, "--- name: takes about 60 min\n")
 	require.Contains(t, said, "--- name: failed after ")
-	require.NoFileExists(t, filepath.Join(cache, "lockgen", "took", "name"), "a failure says nothing about the next run")
+	require.NoDirExists(t, filepath.Join(cache, "lockgen", "took"), "a failure says nothing about the next run")
 
-	code, said = progress("name", "3600", "sh", "-c", `until grep -q " left" "$SAID"; do sleep 0.1; done`)
+	waits := []string{"name", "3600", "sh", "-c", `until grep -qE " left|longer than" "$SAID"; do sleep 0.1; done`}
+	code, said = progress(waits...)
 	require.Zero(t, code, said)
 	require.Contains(t, said, "--- name: done in ")
-	took, err := os.ReadFile(filepath.Join(cache, "lockgen", "took", "name"))
+	files, err := filepath.Glob(filepath.Join(cache, "lockgen", "took", "name-*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	took, err := os.ReadFile(files[0])
 	require.NoError(t, err)
 	require.Regexp(t, `^\d+\n$`, string(took))
 
-	_, said = progress("name", "3600", "true")
+	_, said = progress(waits...)
 	require.Contains(t, said, "--- name: takes about "+strings.TrimSpace(string(took))+" s\n")
+	_, said = progress("name", "3600", "true")
+	require.Contains(t, said, "--- name: takes about 60 min\n", "another command takes another time")
 
 	code, _ = progress("name", "1")
 	require.Equal(t, 2, code)
