@@ -48,18 +48,22 @@ func TestSenders_TakeTurns(t *testing.T) {
 			defer x.end()
 			net := x.net
 			b := net.Outbox().Batcher(x.process.Takes(), true)
-			var free atomic.Int32
+			var free, taken atomic.Int32
 			look := func(string) {
-				if b.box.turn.mu.TryLock() {
+				switch {
+				case b.box.turn.rest.Load() > 0: // two yields in a row took long: the machine is busy
+				case b.box.turn.mu.TryLock():
 					b.box.turn.mu.Unlock()
 					free.Add(1)
+				default:
+					taken.Add(1)
 				}
 			}
 			answers := make(chan error, 1)
-			for n := range uint64(20) {
+			for n := uint64(0); n < 20 || of.turns && taken.Load() == 0; n++ {
 				net.crowd.most.Store(of.callers)
 				net.pace.took.Store(int64(of.took))
-				b.box.turn.long.Store(-1e6) // the machine may be busy
+				b.box.turn.rest.Store(0)
 				b.Submit(watched{taking{&x.process, x.key + strconv.FormatUint(n, 10), n + 1, func(_ protocol.Answer, _ bool, err error) {
 					look("answers")
 					answers <- err
@@ -76,7 +80,7 @@ func TestSenders_TakeTurns(t *testing.T) {
 			lose := x.proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Mute)
 			net.crowd.most.Store(of.callers)
 			net.pace.took.Store(1)
-			b.box.turn.long.Store(-1e6)
+			b.box.turn.rest.Store(0)
 			b.Submit(taking{&x.process, x.key, 100, func(_ protocol.Answer, _ bool, err error) { answers <- err }}, false)
 			<-lose.Done()
 			b.box.turn.mu.Lock() // while there is no answer
