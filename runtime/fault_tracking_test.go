@@ -476,7 +476,8 @@ func TestTracking_Impossible(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(stop)
 	other := clientOf(t, small, lockrt.Options{})
-	// The first call of a client has the server parse all scripts, which takes this one long. A call by force is sent once, so it is not the first.
+	// The first call of a client has the server parse all scripts, and the embedded server needs long for that. The client sends a call by force
+	// once, so such a call is not its first.
 	_, err = other.Mutex("goes").Inspect(t.Context())
 	require.NoError(t, err)
 	for name, test := range map[string]struct {

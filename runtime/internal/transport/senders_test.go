@@ -81,7 +81,7 @@ func TestSenders_TakeTurns(t *testing.T) {
 			net.crowd.most.Store(of.callers)
 			net.pace.took.Store(1)
 			b.box.turn.rest.Store(0)
-			b.Submit(taking{&x.process, x.key, 100, func(_ protocol.Answer, _ bool, err error) { answers <- err }}, false)
+			b.Submit(x.taking(100, answers), false)
 			<-lose.Done()
 			b.box.turn.mu.Lock() // while there is no answer
 			b.box.turn.end()
