@@ -795,7 +795,7 @@ func (j *journal) String() string {
 
 // quiet are the permissions whose absence no caller notices. ACL.md has the consequences.
 var quiet = []string{
-	"+ping", "+publish", "Mutex +lpop", "Mutex +lindex", "MultiLock +lpop", "MultiLock +pubsub|numsub", "FairMutex +hget",
+	"+script|exists", "+ping", "+publish", "Mutex +lpop", "Mutex +lindex", "MultiLock +lpop", "MultiLock +pubsub|numsub", "FairMutex +hget",
 	"RedLock +lindex", "RedLock +lpop", "RedLock +lrem", "RedLock +pubsub|numsub",
 	"RWMutex +lindex", "RWMutex +lrange", "RWMutex +lrem", "RWMutex +lset",
 }

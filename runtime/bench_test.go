@@ -2,6 +2,7 @@ package lockrt_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
@@ -98,6 +99,26 @@ func BenchmarkCycle(b *testing.B) {
 				return func() { cycle(b, b.Context(), m) }
 			})
 		})
+	}
+}
+
+// BenchmarkFirstLock measures a program that begins: it opens a client, and locks and unlocks once. Other clients have used the server.
+func BenchmarkFirstLock(b *testing.B) {
+	url := redistest.Server(b).URL()
+	once := func() error {
+		c, err := lockrt.Open(b.Context(), url, lockrt.Options{})
+		if err != nil {
+			return err
+		}
+		lease, err := c.Mutex("k").Lock(b.Context())
+		if err != nil {
+			return errors.Join(err, c.Close())
+		}
+		return errors.Join(lease.Unlock(b.Context()), c.Close())
+	}
+	require.NoError(b, once())
+	for b.Loop() {
+		require.NoError(b, once())
 	}
 }
 

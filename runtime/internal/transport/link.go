@@ -16,20 +16,20 @@ import (
 // A link is what all parts of a transport share: the client of rueidis, the scripts that its servers have, and how fast they answer.
 // [link.runOn] sends a command over the connection that its caller chooses.
 type link struct {
-	rc      rueidis.Client
-	cfg     Config
-	askAll  func() // of a cluster: asks the servers which of them has which slot; nil if there is one server
-	loads   atomic.Uint64
-	loadMu  sync.Mutex   // guards loading, and loads is changed with it
-	loading *loading     // the attempt to load the scripts that is under way, or nil
-	sending sync.Map     // the addresses of the servers to which all scripts are being sent
-	without sync.Map     // the servers without scripts, each a lacking, of which the log has a line
-	partly  sync.Map     // by address: the servers with some of the scripts, each a portion
-	spoke   atomic.Int64 // when the server answered last, a monotonic.Time
-	closing atomic.Int64 // since when requests fail because their connection is closed, a monotonic.Time; 0 if they do not
-	over    atomic.Bool  // the client of rueidis is closed for good
-	pace    pace
-	traffic traffic
+	rc       rueidis.Client
+	cfg      Config
+	askAll   func() // of a cluster: asks the servers which of them has which slot; nil if there is one server
+	loads    atomic.Uint64
+	loadMu   sync.Mutex   // guards loading, and loads is changed with it
+	loading  *loading     // the attempt to load the scripts that is under way, or nil
+	sending  sync.Map     // the addresses of the servers to which all scripts are being sent
+	without  sync.Map     // the servers without scripts, each a lacking, of which the log has a line
+	portions sync.Map     // by address, of servers that failed to load so many scripts together: how many go together next
+	spoke    atomic.Int64 // when the server answered last, a monotonic.Time
+	closing  atomic.Int64 // since when requests fail because their connection is closed, a monotonic.Time; 0 if they do not
+	over     atomic.Bool  // the client of rueidis is closed for good
+	pace     pace
+	traffic  traffic
 }
 
 // A loading is an attempt to send every script to every server, see [link.load].

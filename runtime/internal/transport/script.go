@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -146,7 +147,7 @@ const loadPause = 10 * time.Millisecond
 // loadPatience is how long requests wait for servers that get the scripts.
 const loadPatience = 250 * time.Millisecond
 
-// load has every script sent to every server, in two round trips each, unless another caller has done so since this one saw seen loads. It
+// load has every script sent to every server that lacks it, in two round trips each, unless another caller has done so since this one saw seen loads. It
 // returns the number of loads so far. A load may fail, or be late: a script that is not loaded is found missing when it is called, and
 // loaded then. No request waits for long for a server that is down or that does not answer soon: the connection over which it gets the scripts
 // may be mute, and that of the request is another one. There is one attempt at a time, and none sends to a server while an earlier one still
@@ -198,9 +199,9 @@ func (l *link) loadAll(attempt *loading) {
 		}
 		return true
 	})
-	l.partly.Range(func(addr, _ any) bool {
+	l.portions.Range(func(addr, _ any) bool {
 		if _, there := nodes[addr.(string)]; !there {
-			l.partly.Delete(addr)
+			l.portions.Delete(addr)
 		}
 		return true
 	})
@@ -233,51 +234,64 @@ func (l *link) loadAll(attempt *loading) {
 	}
 }
 
-// A portion says how far the loading of the scripts of a server has come, which has failed.
-type portion struct {
-	done int // the number of scripts that the server has
-	most int // how many go together next
-}
-
 // smaller is by how much fewer scripts go together after a failure.
 const smaller = 4
 
-// loadOn sends every script to one server. It reports false if that may succeed later. A permission that is missing will be missing the
-// next time, too, and others may have loaded the scripts. A server that is so slow that its connection ends before it has all scripts gets
-// them in smaller portions, and none twice: each attempt begins where the last one ended.
+// loadOn sends the scripts to one server that it lacks. It reports false if that may succeed later. A permission that is missing will be missing the
+// next time, too, and others may have loaded the scripts. A server that is so slow that its connection ends before it has all of them gets fewer
+// together at the next attempt.
 func (l *link) loadOn(addr string, node rueidis.Client) bool {
-	all := scripts.All()
-	next := portion{most: len(all)}
-	if x, failed := l.partly.Load(addr); failed {
-		next = x.(portion) //nolint:forcetypeassert // they all are
+	lacks, err := lackedBy(node)
+	if err != nil {
+		return l.unloaded(addr, err)
 	}
-	for next.done < len(all) {
-		n := min(next.most, len(all)-next.done)
-		if next.done == 0 {
-			n = 1 // a server that is down costs each request only that, and not the texts of all, which are half a megabyte
-		}
-		loads := make(rueidis.Commands, n)
-		for i, s := range all[next.done : next.done+n] {
+	most := len(lacks)
+	if x, failed := l.portions.Load(addr); failed {
+		most = x.(int) //nolint:forcetypeassert // they all are
+	}
+	for some := range slices.Chunk(lacks, max(1, most)) {
+		loads := make(rueidis.Commands, len(some))
+		for i, s := range some {
 			loads[i] = node.B().ScriptLoad().Script(s.Source()).Build()
 		}
 		for _, reply := range node.DoMulti(context.Background(), loads...) {
-			err := reply.Error()
-			if err == nil {
-				next.done++
-				continue
+			if err := reply.Error(); err != nil {
+				l.portions.Delete(addr)
+				refuses := l.unloaded(addr, err)
+				if !refuses {
+					l.portions.Store(addr, max(1, len(some)/smaller))
+				}
+				return refuses
 			}
-			l.partly.Delete(addr)
-			refuses := l.unloaded(addr, err)
-			if !refuses && next.done > 0 {
-				l.partly.Store(addr, portion{next.done, max(1, n/smaller)})
-			}
-			return refuses
 		}
 	}
-	l.partly.Delete(addr)
+	l.portions.Delete(addr)
 	l.without.Delete(lacking{addr, false})
 	l.without.Delete(lacking{addr, true})
 	return true
+}
+
+// lackedBy returns the scripts that a server lacks: usually another process has loaded them, and their texts are half a megabyte. Without the permission
+// to ask, those are all.
+func lackedBy(node rueidis.Client) (lacks []*scripts.Script, err error) {
+	all := scripts.All()
+	sums := make([]string, len(all))
+	for i, s := range all {
+		sums[i] = s.SHA1()
+	}
+	has, err := node.Do(context.Background(), node.B().ScriptExists().Sha1(sums...).Build()).AsIntSlice()
+	if _, answered := rueidis.IsRedisErr(err); answered && !Passing(err) {
+		return all, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range all {
+		if i >= len(has) || has[i] == 0 {
+			lacks = append(lacks, s)
+		}
+	}
+	return lacks, nil
 }
 
 // A lacking is a server that has no scripts, for a reason that may be over soon, or one that refuses them.

@@ -53,6 +53,32 @@ func TestLoad_OfAServerThatIsDown(t *testing.T) {
 	require.Equal(t, 1, lines())
 }
 
+// TestLoad_OfWhatIsLacking loads the scripts that a server lacks, and no others, which nearly always all clients but the first one find there. A
+// user who may not ask loads all of them.
+func TestLoad_OfWhatIsLacking(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, redistest.WithConfig("user", "guest", "on", "nopass", "~*", "&*", "+@all", "-script|exists"))
+	load := func(user string) (sent int64) {
+		before := server.CommandStats()["script|load"]
+		client := server.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = user, "any" })
+		u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+		process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+		net := New(Config{Client: client, UUID: process.UUID, User: u, Stopped: make(chan struct{}), OpTimeout: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, net.Run(process.Leader("k")).Err())
+		u.wg.Wait()
+		require.EqualValues(t, 1, net.loads.Load())
+		return server.CommandStats()["script|load"] - before
+	}
+	all := len(scripts.All())
+	server.Do("SCRIPT", "LOAD", scripts.Take.Source())
+	server.Do("SCRIPT", "LOAD", scripts.Leader.Source())
+	require.EqualValues(t, all-2, load("default"), "the first client")
+	require.Zero(t, load("default"), "the second one")
+	require.EqualValues(t, all, load("guest"), "one who may not ask")
+	server.Do("SCRIPT", "FLUSH")
+	require.EqualValues(t, all, load("default"))
+}
+
 // TestLoad_RefusedByAServerThatWasDown logs the reason that lasts, of which an operator has to know, although the log has a line that the
 // server was down.
 func TestLoad_RefusedByAServerThatWasDown(t *testing.T) {
@@ -107,10 +133,13 @@ type slowNode struct {
 	of slowLoader
 }
 
-func (n slowNode) DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult {
-	n.of.loads.Add(1)
-	<-n.of.gate
-	return n.Client.DoMulti(ctx, multi...)
+// Do asks, among others, which scripts the server lacks: with that each load begins.
+func (n slowNode) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if redistest.Command("SCRIPT")(cmd.Commands()) {
+		n.of.loads.Add(1)
+		<-n.of.gate
+	}
+	return n.Client.Do(ctx, cmd)
 }
 
 // startSlow returns a transport to new servers, which have no scripts, and of which some are slow. After settle they are not, and no load is
@@ -214,11 +243,11 @@ func TestLoad_ForgetsServers(t *testing.T) {
 	for _, addr := range append(net.Addrs(), "gone:1") {
 		net.without.Store(lacking{addr, false}, struct{}{})
 		net.without.Store(lacking{addr, true}, struct{}{})
-		net.partly.Store(addr, portion{1, 1})
+		net.portions.Store(addr, 1)
 	}
 	net.load(net.loads.Load())
 	u.wg.Wait()
-	for _, about := range []*sync.Map{&net.without, &net.partly} {
+	for _, about := range []*sync.Map{&net.without, &net.portions} {
 		about.Range(func(x, _ any) bool {
 			require.Fail(t, "it is remembered", x)
 			return true
@@ -256,7 +285,7 @@ func TestLoad_OfASlowServer(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int64{1}, has)
 	}
-	net.partly.Range(func(addr, _ any) bool {
+	net.portions.Range(func(addr, _ any) bool {
 		require.Fail(t, "it is remembered", addr)
 		return true
 	})
