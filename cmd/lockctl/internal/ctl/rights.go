@@ -20,7 +20,7 @@ const aKey = "lockgen:doctor"
 func rightsOn(key string, cluster bool) (all [][]string) {
 	waiting, counter, channel, process := braced("lockgen_waiting", key), braced("redisson_lock_token", key), braced("redisson_lock__channel", key), "lockgen_process:doctor"
 	all = [][]string{
-		{"EVALSHA", strings.Repeat("0", 40), "4", key, waiting, counter, channel}, {"SCRIPT", "LOAD", "return 1"}, {"PING"}, {"TIME"},
+		{"EVALSHA", strings.Repeat("0", 40), "4", key, waiting, counter, channel}, {"SCRIPT", "LOAD", "return 1"}, {"SCRIPT", "EXISTS", strings.Repeat("0", 40)}, {"PING"}, {"TIME"},
 		{"DEL", key}, {"EXISTS", key}, {"HDEL", key, "owner"}, {"HEXISTS", key, "owner"}, {"HGETALL", key}, {"HKEYS", key}, {"HLEN", key},
 		{"HSET", key, "owner", "1"}, {"PEXPIRE", key, "1000"}, {"PTTL", key},
 		{"LINDEX", waiting, "0"}, {"LLEN", waiting}, {"LPOP", waiting}, {"LPOS", waiting, "owner"}, {"LREM", waiting, "0", "owner"}, {"RPUSH", waiting, "owner"},
