@@ -91,6 +91,22 @@ func TestFault_Semaphore_LateDrainIsGivenBack(t *testing.T) {
 	})
 }
 
+// A Drain whose replies are lost, and whose caller has left, took permits that nobody gets. The client finds out, and gives them back.
+func TestFault_Semaphore_DrainWithoutAReplyIsGivenBack(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	s := l.tenPermits(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreDrain.SHA1()), 0, redistest.Close)
+	got := later(func() error { _, err := s.Drain(ctx); return err })
+	until(t, "it has taken all", func() bool { return number(t, l.server, "GET", l.key) == 0 })
+	cancel()
+	require.ErrorIs(t, receive(t, got, "the call that gave up"), context.Canceled)
+	until(t, "they are given back", func() bool { return number(t, l.server, "GET", l.key) == 10 })
+	tidy(t, l.client, l.server, l.key)
+}
+
 // After a Drain no permit is free: not even those that an earlier Drain took whose caller has left.
 func TestFault_Semaphore_LateDrainStaysAfterAnother(t *testing.T) {
 	t.Parallel()

@@ -118,15 +118,15 @@ func (k *Count) Change(ctx context.Context, anyway bool, cmd func(protocol.Reque
 	return n, err
 }
 
-// request is Change, and reports whether the outcome is known. late gets an answer that comes when the caller has left, see [engine.Changes.Change].
-func (k *Count) request(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command, late func(n int64)) (n int64, known bool, err error) {
+// request is Change, and reports whether the outcome is known. undo is for a change that takes something, see [engine.Changes.Change].
+func (k *Count) request(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command, undo *engine.Undo) (n int64, known bool, err error) {
 	copies := false // of a request were sent; the goroutine that sends writes it
 	var said refusal
 	n, answered, err := k.changes.Change(ctx, k.c.OpTimeout, anyway, func(number, oldest uint64, left <-chan struct{}) (int64, error) {
 		reply, again := k.c.Net.RunUntil(left, cmd(numbered(number, oldest)))
 		copies = copies || again
 		return said.hear(inTime(reply.Int()))
-	}, late)
+	}, undo)
 	if answered && err != nil && copies {
 		answered = false // the error is about one of them
 	}
@@ -201,10 +201,16 @@ func (k *Count) Create(ctx context.Context, n int, ttl time.Duration) (int64, er
 // another Drain has begun since: after that none is to be free.
 func (k *Count) Drain(ctx context.Context) (int64, error) {
 	permits, mine := k.semaphore(), k.drains.Add(1)
-	n, _, err := k.request(ctx, false, permits.Drain, func(n int64) {
-		if k.drains.Load() == mine {
-			k.putBack(int(n))
-		}
+	n, _, err := k.request(ctx, false, permits.Drain, &engine.Undo{
+		Withdraw: func(number, oldest uint64) (int64, error) {
+			round := protocol.Round{Request: numbered(number, oldest), Again: true}
+			return inTime(k.c.Net.Ask(permits.Acquire(round, nil)).Int())
+		},
+		Late: func(n int64) {
+			if k.drains.Load() == mine {
+				k.putBack(int(n))
+			}
+		},
 	})
 	return n, err
 }

@@ -79,15 +79,23 @@ func (ch *Changes) oldest() uint64 {
 	return ch.numbers[0]
 }
 
+// An Undo is for a change that takes something, when its caller has left.
+type Undo struct {
+	// Withdraw has Redis refuse the request from now on, and returns what it did before.
+	Withdraw func(number, oldest uint64) (n int64, err error)
+	// Late gets what the request did, on the goroutine that sends.
+	Late func(n int64)
+}
+
 // Change is Insist for a request that counts once, however often it is sent: send gets its number, and the oldest one that is not settled.
 // Without anyway, Change closes left and calls send no more when the caller leaves. The number is settled then: the next request tells Redis to refuse
-// the late copies of this one. A request that is under way may take effect once all the same. late gets the answer to it, on the goroutine that sends,
-// or is nil.
-func (ch *Changes) Change(ctx context.Context, limit time.Duration, anyway bool, send func(number, oldest uint64, left <-chan struct{}) (int64, error), late func(n int64)) (n int64, answered bool, err error) {
+// the late copies of this one. A request that is under way may take effect once all the same. With an undo, Change finds out what it did. Until then
+// the number is not settled.
+func (ch *Changes) Change(ctx context.Context, limit time.Duration, anyway bool, send func(number, oldest uint64, left <-chan struct{}) (int64, error), undo *Undo) (n int64, answered bool, err error) {
 	ch.mu.Lock()
 	number := ch.enroll()
 	ch.mu.Unlock()
-	return ch.insist(ctx, limit, anyway, number, func(oldest uint64, left <-chan struct{}) (int64, error) { return send(number, oldest, left) }, late)
+	return ch.insist(ctx, limit, anyway, number, func(oldest uint64, left <-chan struct{}) (int64, error) { return send(number, oldest, left) }, undo)
 }
 
 // Insist calls send until it is answered, and then wakes the waiters of this process. It returns the answer, or answered is false: the
@@ -98,26 +106,28 @@ func (ch *Changes) Insist(ctx context.Context, limit time.Duration, send func() 
 	return ch.insist(ctx, limit, true, 0, func(uint64, <-chan struct{}) (int64, error) { return send() }, nil)
 }
 
-func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool, number uint64, send func(oldest uint64, left <-chan struct{}) (int64, error), late func(n int64)) (n int64, answered bool, err error) {
+func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool, number uint64, send func(oldest uint64, left <-chan struct{}) (int64, error), undo *Undo) (n int64, answered bool, err error) {
 	type reply struct {
 		n     int64
 		err   error
 		maybe bool // an earlier request may have been done
 	}
-	soon := monotonic.Now().Add(min(insistence, limit)) // after that Redis may have forgotten the result
-	left := make(chan struct{})                         // closed under ch.mu
+	began := monotonic.Now()
+	soon := began.Add(min(insistence, limit)) // after that Redis may have forgotten the result
+	left := make(chan struct{})               // closed under ch.mu
 	un := unanswered{host: ch.host, left: left, soon: soon, over: soon}
 	if anyway {
-		un.over = monotonic.Now().Add(insistence)
+		un.over = began.Add(insistence)
 	}
-	done := make(chan reply, 1) // sent to under ch.mu: so the caller gets the reply, or late does
+	done := make(chan reply, 1) // sent to under ch.mu: so the caller gets the reply, or the undo does
 	ch.host.Spawn(func() {
 		for {
 			ch.mu.Lock()
 			oldest, gone := ch.oldest(), un.deserted()
 			ch.mu.Unlock()
 			if gone {
-				return // the number is settled
+				ch.undo(undo, number, un, began)
+				return
 			}
 			n, err := send(oldest, left)
 			earlier := un.maybe
@@ -126,18 +136,23 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 				continue
 			}
 			ch.mu.Lock()
+			gone = un.deserted()
+			if gone && err != nil && undo != nil {
+				ch.mu.Unlock()
+				ch.undo(undo, number, un, began)
+				return
+			}
 			ch.settled(number) // first, so that the caller's next request tells Redis that this one is settled
 			if err == nil {
 				ch.wake()
 			}
 			done <- reply{n, err, earlier && err != nil}
-			gone = un.deserted()
 			ch.mu.Unlock()
 			switch {
 			case passing && anyway:
 				ch.host.Abandoned(false, err)
-			case gone && err == nil && late != nil:
-				late(n)
+			case gone && err == nil && undo != nil:
+				undo.Late(n)
 			}
 			return
 		}
@@ -159,9 +174,37 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 	}
 	if !anyway {
 		close(left)
+	}
+	if !anyway && undo == nil {
 		ch.settled(number)
 	}
 	return 0, false, nil
+}
+
+// undo finds out what a request did whose caller has left before it was answered, and settles its number. Without an undo, it is settled already.
+func (ch *Changes) undo(undo *Undo, number uint64, un unanswered, began monotonic.Time) {
+	if undo == nil {
+		return
+	}
+	var n int64
+	var err error
+	un.left, un.soon, un.over = nil, 0, began.Add(insistence) // nobody waits for it
+	for maybe := un.maybe; maybe; {
+		ch.mu.Lock()
+		oldest := ch.oldest()
+		ch.mu.Unlock()
+		n, err = undo.Withdraw(number, oldest)
+		maybe = un.failed(err) && un.again()
+	}
+	ch.mu.Lock()
+	ch.settled(number)
+	ch.mu.Unlock()
+	switch {
+	case err != nil:
+		ch.host.Abandoned(true, err)
+	case n != 0:
+		undo.Late(n)
+	}
 }
 
 // An unanswered is a change whose requests have failed so far.

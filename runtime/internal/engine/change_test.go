@@ -53,15 +53,16 @@ func TestChange_SendsNoMoreWhenTheCallerHasLeft(t *testing.T) {
 	}
 }
 
-// A request that is under way when its caller leaves may be done or not. The next request says that it is settled, and it is not sent
-// again. If it is done all the same, late gets the answer, and the waiters of this process wake.
+// A request that is under way when its caller leaves may be done or not. It is not sent again. If it is done all the same, the undo gets the
+// answer, and the waiters of this process wake. If that stays unknown, it is withdrawn, and the undo gets what it did. It is settled then, and not before.
 func TestChange_UnderWayWhenTheCallerLeaves(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		err  error
-		late []int64
+		err       error
+		withdrawn int
+		late      []int64
 	}{
-		"unknown": {err: errBroke},
+		"unknown": {err: errBroke, withdrawn: 2, late: []int64{5}},
 		"no":      {err: errPasses},
 		"refused": {err: errLasting},
 		"done":    {late: []int64{7}},
@@ -72,7 +73,7 @@ func TestChange_UnderWayWhenTheCallerLeaves(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			answer := make(chan struct{})
 			var late []int64
-			sent := 0
+			sent, withdrawn := 0, 0
 			var told <-chan struct{}
 			x.goroutines.Go(func() {
 				synctest.Wait()
@@ -82,14 +83,24 @@ func TestChange_UnderWayWhenTheCallerLeaves(t *testing.T) {
 				sent, told = sent+1, left
 				<-answer
 				return 7, test.err
-			}, func(n int64) { late = append(late, n) })
+			}, &Undo{
+				Withdraw: func(number, oldest uint64) (int64, error) {
+					require.EqualValues(t, 2, number, name)
+					require.Equal(t, number, oldest, name)
+					if withdrawn++; withdrawn == 1 {
+						return 0, errBroke
+					}
+					return 5, nil
+				},
+				Late: func(n int64) { late = append(late, n) },
+			})
 			require.False(t, answered, name)
 			require.NoError(t, err, name)
 			<-told
 			n, answered, err := x.Change(t.Context(), time.Minute, false, oldest, nil)
 			require.NoError(t, err, name)
 			require.True(t, answered, name)
-			require.EqualValues(t, 3, n, name)
+			require.EqualValues(t, 2, n, name)
 			next(t, w, Reason)
 			close(answer)
 			synctest.Wait()
@@ -97,6 +108,10 @@ func TestChange_UnderWayWhenTheCallerLeaves(t *testing.T) {
 			require.Equal(t, test.err == nil, woken, name)
 			x.goroutines.Wait()
 			require.Equal(t, 1, sent, name)
+			require.Equal(t, test.withdrawn, withdrawn, name)
+			n, _, err = x.Change(t.Context(), time.Minute, false, oldest, nil)
+			require.NoError(t, err, name)
+			require.EqualValues(t, 4, n, name)
 			require.Equal(t, test.late, late, name)
 			require.Empty(t, x.saw().abandoned, name)
 			x.Leave(w)
@@ -134,7 +149,54 @@ func TestChange_NeverSentWhenTheCallerHasLeftBefore(t *testing.T) {
 	})
 }
 
-// Either the caller gets the answer, or late does, also when the caller leaves at the same time.
+// A request whose caller has left, and that can be withdrawn no more, is reported: what it took may be lost.
+func TestChange_ThatCannotBeWithdrawn(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		err    error
+		closes bool
+	}{
+		"for a minute":                 {err: errBroke},
+		"before the end of the client": {err: errBroke, closes: true},
+		"for good":                     {err: errLasting},
+	} {
+		counting(t, nil, func(t *testing.T, x *till) {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			began := monotonic.Now()
+			_, answered, err := x.Change(ctx, time.Minute, false, func(uint64, uint64, <-chan struct{}) (int64, error) {
+				return 0, errBroke
+			}, &Undo{
+				Withdraw: func(uint64, uint64) (int64, error) {
+					if test.closes && !isClosed(x.closed) {
+						close(x.closed)
+					}
+					return 0, test.err
+				},
+				Late: func(int64) { t.Error("it is undone") },
+			})
+			require.False(t, answered, name)
+			require.NoError(t, err, name)
+			x.goroutines.Wait()
+			require.Equal(t, []bool{true}, x.saw().abandoned, name)
+			require.LessOrEqual(t, monotonic.Since(began), insistence, name)
+			n, _, err := x.Change(t.Context(), time.Minute, false, oldest, nil)
+			require.NoError(t, err, name)
+			require.EqualValues(t, 2, n, "it is settled")
+		})
+	}
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+// Either the caller gets the answer, or the undo does, also when the caller leaves at the same time.
 func TestChange_OneGetsTheAnswer(t *testing.T) {
 	t.Parallel()
 	for range 100 {
@@ -145,7 +207,7 @@ func TestChange_OneGetsTheAnswer(t *testing.T) {
 			n, answered, err := x.Change(ctx, time.Minute, false, func(uint64, uint64, <-chan struct{}) (int64, error) {
 				cancel()
 				return 7, nil
-			}, func(n int64) { late.Add(n) })
+			}, &Undo{Late: func(n int64) { late.Add(n) }})
 			require.NoError(t, err)
 			x.goroutines.Wait()
 			require.Equal(t, answered, n == 7)
