@@ -149,6 +149,22 @@ func CutWhileDialled(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial" && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNABORTED))
 }
 
+// A slowDial is why a server could not be dialled in time. It is no error of package context, as that of package net is.
+type slowDial string
+
+func (s slowDial) Error() string { return string(s) }
+func (slowDial) Timeout() bool   { return true }
+func (slowDial) Temporary() bool { return true }
+
+// dialledTooSlowly returns err as the error of a dial that is no end of a context, if it is that of a dial.
+func dialledTooSlowly(err error) (slow error, ok bool) {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "dial" || op.Err == nil {
+		return nil, false
+	}
+	return &net.OpError{Op: op.Op, Net: op.Net, Source: op.Source, Addr: op.Addr, Err: slowDial(op.Err.Error())}, true
+}
+
 // unanswered reports whether err says only that Redis did not answer: it is the error of a connection, and no reply while that was made.
 func unanswered(err error) bool {
 	if _, ok := Replied(err); ok || err == nil || failure.Named(err) {

@@ -1,19 +1,23 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
+	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
 // TestErrors shows for each kind of error whether it goes away by itself, whether the request may have been done, whether
@@ -74,6 +78,44 @@ func TestErrors(t *testing.T) {
 	require.True(t, moving(replied("TRYAGAIN Multiple keys request during rehashing")))
 	require.True(t, unheardOf(replied("ERR Unknown subcommand or wrong number of arguments for 'SHARDNUMSUB'")))
 	require.False(t, unheardOf(io.EOF))
+}
+
+// A request for which there was no connection, since the server did not answer to the dial in time, was never sent: it is not known only of one that
+// was. The error is no end of the caller's context.
+func TestErrors_OfASlowDial(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	var away atomic.Bool
+	rc := redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) {
+		o.ForceSingleClient, o.DisableCache = true, true
+		o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if away.Load() {
+				over, cancel := context.WithDeadline(ctx, time.Unix(1, 0))
+				defer cancel()
+				return d.DialContext(over, "tcp", addr)
+			}
+			return d.DialContext(ctx, "tcp", addr)
+		}
+	})
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	net, _ := over(t, Config{Client: rc, UUID: process.UUID})
+	require.NoError(t, net.Run(process.Leader("k")).Err())
+	away.Store(true)
+	proxy.Cut()
+	var err error
+	for Cut(err) || err == nil { // of the connection that it had
+		err = net.Run(process.Leader("k")).Err()
+	}
+	require.False(t, Unknown(err), "%v", err)
+	require.True(t, Passing(err))
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	require.NotErrorIs(t, err, ErrNoAnswer)
+	require.ErrorIs(t, Refused(err), failure.ErrUnavailable)
+	require.ErrorContains(t, err, "dial tcp")
+	require.ErrorContains(t, err, "i/o timeout")
+	away.Store(false)
+	require.NoError(t, net.Run(process.Leader("k")).Err())
 }
 
 // late is the error of a deadline.

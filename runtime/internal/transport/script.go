@@ -113,7 +113,7 @@ func (l *link) spoken(reply rueidis.RedisResult) (answered monotonic.Time, ok bo
 	return answered, true
 }
 
-// translate replaces two errors of rueidis. One says that a context has ended when the connection's timeout is over: a
+// translate replaces errors of rueidis. Two say that a context has ended when the timeout of a connection is over, or that of the dial: a
 // caller would take that for the end of its own context. One says that the client is closing when another server becomes
 // the master, or when a server leaves the cluster.
 func (l *link) translate(reply rueidis.RedisResult) rueidis.RedisResult {
@@ -121,6 +121,9 @@ func (l *link) translate(reply rueidis.RedisResult) rueidis.RedisResult {
 	switch {
 	case err == nil:
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		if slow, ok := dialledTooSlowly(err); ok {
+			return rueidis.NewErrorResult(slow) // nothing was sent
+		}
 		return rueidis.NewErrorResult(ErrNoAnswer)
 	case l.failedOver(err):
 		return rueidis.NewErrorResult(errFailedOver)
@@ -273,21 +276,22 @@ func (l *link) loadOn(addr string, node rueidis.Client) bool {
 
 // lackedBy returns the scripts that a server lacks: usually another process has loaded them, and their texts are half a megabyte. Without the permission
 // to ask, those are all.
-func lackedBy(node rueidis.Client) (lacks []*scripts.Script, err error) {
+func lackedBy(node rueidis.Client) (lacks []*scripts.Script, _ error) {
 	all := scripts.All()
 	sums := make([]string, len(all))
 	for i, s := range all {
 		sums[i] = s.SHA1()
 	}
-	has, err := node.Do(context.Background(), node.B().ScriptExists().Sha1(sums...).Build()).AsIntSlice()
-	if _, answered := rueidis.IsRedisErr(err); answered && !Passing(err) {
-		return all, nil
-	}
-	if err != nil {
+	reply := node.Do(context.Background(), node.B().ScriptExists().Sha1(sums...).Build())
+	if err := reply.Error(); reply.NonRedisError() != nil || err != nil && !rueidis.IsRedisNil(err) && Passing(err) {
 		return nil, err
 	}
+	has, _ := reply.AsIntSlice()
+	if len(has) != len(all) { // the user may not ask, or a proxy does not know the command
+		return all, nil
+	}
 	for i, s := range all {
-		if i >= len(has) || has[i] == 0 {
+		if has[i] == 0 {
 			lacks = append(lacks, s)
 		}
 	}

@@ -79,6 +79,47 @@ func TestLoad_OfWhatIsLacking(t *testing.T) {
 	require.EqualValues(t, all, load("default"))
 }
 
+// An oddClient is a client of servers that answer otherwise when they are asked for their scripts, as a proxy may.
+type oddClient struct {
+	rueidis.Client
+
+	asked func(b rueidis.Builder) rueidis.Completed
+}
+
+func (c oddClient) Nodes() map[string]rueidis.Client {
+	nodes := c.Client.Nodes()
+	for addr, node := range nodes {
+		nodes[addr] = oddClient{node, c.asked}
+	}
+	return nodes
+}
+
+func (c oddClient) Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+	if redistest.Command("SCRIPT")(cmd.Commands()) {
+		cmd = c.asked(c.B())
+	}
+	return c.Client.Do(ctx, cmd)
+}
+
+// TestLoad_WithoutAWord loads all scripts if the answer does not tell which of them the server lacks.
+func TestLoad_WithoutAWord(t *testing.T) {
+	t.Parallel()
+	for name, asked := range map[string]func(b rueidis.Builder) rueidis.Completed{
+		"nothing":      func(b rueidis.Builder) rueidis.Completed { return b.Get().Key("none").Build() },
+		"a text":       func(b rueidis.Builder) rueidis.Completed { return b.Echo().Message("1").Build() },
+		"a number":     func(b rueidis.Builder) rueidis.Completed { return b.Dbsize().Build() },
+		"too few":      func(b rueidis.Builder) rueidis.Completed { return b.Smismember().Key("none").Member("a").Build() },
+		"of texts":     func(b rueidis.Builder) rueidis.Completed { return b.Command().Build() },
+		"no such word": func(b rueidis.Builder) rueidis.Completed { return b.Arbitrary("SCRIPT", "EXIST").Build() },
+	} {
+		server := redistest.Server(t)
+		net, _ := over(t, Config{Client: oddClient{server.Client(), asked}, UUID: "u"})
+		net.load(0)
+		require.EqualValues(t, 1, net.loads.Load(), name)
+		require.EqualValues(t, len(scripts.All()), server.CommandStats()["script|load"], name)
+	}
+}
+
 // TestLoad_RefusedByAServerThatWasDown logs the reason that lasts, of which an operator has to know, although the log has a line that the
 // server was down.
 func TestLoad_RefusedByAServerThatWasDown(t *testing.T) {
