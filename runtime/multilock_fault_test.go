@@ -146,3 +146,35 @@ func TestMultiLock_AllOrNoneUnderFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestMultiLock_WaitEndsWithoutAnswers shows that a wait ends a second late at most while the server is mute, as that of one Mutex does, although the
+// server has a minute to answer.
+func TestMultiLock_WaitEndsWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	for name, keys := range map[string][]string{"one": {"a"}, "several": {"a", "b", "c"}} {
+		proxy := redistest.Proxy(t, server.Addr())
+		c := clientOf(t, proxy.URL(), lockrt.Options{OpTimeout: time.Minute})
+		var all []lockrt.Locker
+		for _, key := range keys {
+			all = append(all, c.Mutex(key))
+		}
+		m := lockrt.NewMultiLock(all...)
+		lease, err := m.Lock(patient(t))
+		require.NoError(t, err)
+		require.NoError(t, lease.Unlock(patient(t)))
+		proxy.Blackhole(redistest.Both)
+		got := later(func() error {
+			_, err := m.Lock(context.Background(), lockrt.WithWait(100*time.Millisecond))
+			return err
+		})
+		err = receive(t, got, name+": the end of the wait")
+		require.ErrorIs(t, err, lockrt.ErrUnavailable, name)
+		require.NotErrorIs(t, err, context.DeadlineExceeded, "that of the caller has not ended")
+		require.ErrorContains(t, err, "after 1.", name)
+		proxy.Deliver()
+		lease, err = m.Lock(patient(t))
+		require.NoError(t, err, "%s: nothing stays behind", name)
+		require.NoError(t, lease.Unlock(patient(t)))
+	}
+}

@@ -183,19 +183,23 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 		}
 		return leases.WithWait(max(0, wait-time.Since(start)))
 	}
+	var end time.Time // of a try whose answer does not come; zero without a bound
+	if wait != leases.UntilDone && wait != 0 {
+		end = start.Add(wait + resource.LastAnswer)
+	}
 	waited := 0 // number of waits for members behind others
 	for len(parts) < len(m.members) {
 		rest := m.members[len(parts):]
 		if mutexes := neighbours(rest); len(mutexes) > 1 {
 			tr.Asks(trace.Tries, len(parts), len(mutexes))
-			got, again, err := tryTogether(ctx, under, tr, mutexes, wait, opts)
+			got, again, err := tryTogether(ctx, under, tr, mutexes, end, wait == leases.UntilDone, opts)
 			add(got...)
 			switch {
 			case err == nil:
 				continue
 			case ctx.Err() != nil:
 				return parts, nil, endedAt(ctx, m.key, err) // even if another error came first
-			case !again || wait == 0:
+			case !again || wait == 0 || errors.Is(err, failure.ErrUnavailable) && overdue(wait, start):
 				return parts, nil, err
 			}
 			rest = m.members[len(parts):]
@@ -212,7 +216,7 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 		extended = kept
 		switch {
 		case errors.Is(err, resource.ErrYielded):
-			return m.yield(ctx, tr, parts, opts, left)
+			return m.yield(ctx, tr, parts, end, opts, left)
 		case err != nil:
 			tracesPart(tr, 0, nil)
 			return parts, nil, err
@@ -221,6 +225,11 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 		add(part)
 	}
 	return parts, last, m.lengthen(ctx, parts[:waited], opts)
+}
+
+// overdue reports whether a wait from start on is over.
+func overdue(wait time.Duration, start time.Time) bool {
+	return wait != leases.UntilDone && time.Since(start) >= wait
 }
 
 // lengthen extends the leases of the first members, if their length is fixed: they have to last as long as others that were granted later.

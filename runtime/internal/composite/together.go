@@ -57,6 +57,7 @@ type trial struct {
 
 // A trialList has the trials of one call of tryTogether, and is kept to be used again. Nothing else knows them then.
 type trialList struct {
+	began           monotonic.Time
 	all             []trial
 	takes, acquires []transport.Request
 }
@@ -73,14 +74,15 @@ func (x *trialList) recycle() {
 
 // tryTogether tries to lock all mutexes, which are of one client, at once, each under the context of the one before,
 // the first under that. It returns the leases before the first one that was refused and the error of that; it releases
-// those behind it. again reports that waiting may help. ctx and wait are those of the call.
-func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.Mutex, wait time.Duration, opts []leases.Option) (got []*leases.Lease, again bool, err error) {
+// those behind it. again reports that waiting may help. ctx is that of the call, which has no bound if
+// endless is set. The try ends at end if there is no answer, unless that is zero.
+func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.Mutex, end time.Time, endless bool, opts []leases.Option) (got []*leases.Lease, again bool, err error) {
 	c := mutexes[0].Client()
 	list := trialLists.Get().(*trialList)
 	defer list.recycle()
 	if again = list.approach(c, under, mutexes, opts); again {
-		list.ask(c, wait == leases.UntilDone && ctx.Done() == nil) // as take of a mutex does
-		list.await(ctx, c)
+		list.ask(c, endless && ctx.Done() == nil) // as take of a mutex does
+		list.awaitUntil(ctx, end, c)
 	} else {
 		list.leave()
 	}
@@ -111,7 +113,7 @@ func tryTogether(ctx, under context.Context, tr *trace.Caller, mutexes []*locks.
 func (x *trialList) approach(c *locks.Client, under context.Context, mutexes []*locks.Mutex, opts []leases.Option) bool {
 	opts = append(slices.Clip(opts), leases.WithWait(0))
 	x.all = slices.Grow(x.all, len(mutexes))
-	since := monotonic.Now()
+	x.began = monotonic.Now()
 	next := leases.Several(c.Core(), core.KindMutex, len(mutexes), under)
 	above := under // each member has a key of its own, so none enters again under a lease that this call makes
 	for i, m := range mutexes {
@@ -133,7 +135,7 @@ func (x *trialList) approach(c *locks.Client, under context.Context, mutexes []*
 		if t.resource == nil {
 			continue
 		}
-		t.w = resource.NewWaiterSince(t.own, since, t.lease, t.cfg)
+		t.w = resource.NewWaiterSince(t.own, x.began, t.lease, t.cfg)
 		t.entry = t.resource.Join(t.w)
 		if t.entry == resource.TurnedAway {
 			break
@@ -165,6 +167,22 @@ func (x *trialList) ask(c *locks.Client, inline bool) {
 	}
 	c.Base().Takes.SubmitAll(x.takes, inline)
 	c.Base().Acquires.SubmitAll(x.acquires, inline)
+}
+
+// awaitUntil is await that ends at end, unless that is zero: then the trials have no answer.
+func (x *trialList) awaitUntil(ctx context.Context, end time.Time, c *locks.Client) {
+	if end.IsZero() {
+		x.await(ctx, c)
+		return
+	}
+	within, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	x.await(within, c)
+	for i := range x.all {
+		if t := &x.all[i]; errors.Is(t.err, context.DeadlineExceeded) && ctx.Err() == nil { // the context of the caller has not ended
+			t.err = transport.Unavailable(" after "+monotonic.Since(x.began).Round(time.Millisecond).String(), transport.ErrNoAnswer)
+		}
+	}
 }
 
 // await waits for the outcome of each trial.

@@ -97,8 +97,8 @@ func isJavas(ctx context.Context, l locks.Locker) bool {
 
 // yield releases kept, waits for the member behind them alone and then tries the others. It returns the leases in the
 // order of the members, and the one whose context ends with the first loss. After an error it has released everything;
-// the error is ErrYielded if another one of the members was refused then.
-func (m *MultiLock) yield(ctx context.Context, tr *trace.Caller, kept []*leases.Lease, opts []leases.Option, left func() leases.Option) (parts []*leases.Lease, last *leases.Lease, err error) {
+// the error is ErrYielded if another one of the members was refused then. Tries end at end, as those of tryTogether.
+func (m *MultiLock) yield(ctx context.Context, tr *trace.Caller, kept []*leases.Lease, end time.Time, opts []leases.Option, left func() leases.Option) (parts []*leases.Lease, last *leases.Lease, err error) {
 	at := len(kept)
 	tr.Asks(trace.Yields, at, 1)
 	undo(ctx, kept)
@@ -114,14 +114,14 @@ func (m *MultiLock) yield(ctx context.Context, tr *trace.Caller, kept []*leases.
 			i++
 			continue
 		}
-		end := len(m.members)
+		until := len(m.members)
 		if i < at {
-			end = at
+			until = at
 		}
 		var got []*leases.Lease
-		if mutexes := neighbours(m.members[i:end]); len(mutexes) > 1 {
+		if mutexes := neighbours(m.members[i:until]); len(mutexes) > 1 {
 			tr.Asks(trace.Tries, i, len(mutexes))
-			got, _, err = tryTogether(ctx, last.Context(), tr, mutexes, 0, opts)
+			got, _, err = tryTogether(ctx, last.Context(), tr, mutexes, end, false, opts)
 		} else {
 			var part *leases.Lease
 			tr.Asks(trace.Tries, i, 1)

@@ -26,9 +26,9 @@ const (
 	// stillSo is how long an answer of Redis counts as current.
 	stillSo = 100 * time.Millisecond
 
-	// lastAnswer is how much longer a call waits for an answer that is on its way when its wait is over. A busy server answers, and says
+	// LastAnswer is how much longer a call waits for an answer that is on its way when its wait is over. A busy server answers, and says
 	// whether another owner has the lock; a mute one does not.
-	lastAnswer = time.Second
+	LastAnswer = time.Second
 )
 
 // fresh reports whether an answer at t counts as current.

@@ -166,7 +166,7 @@ func (s *wait) ready() (over bool, err error) {
 			return true, err
 		}
 		if s.over && s.limit == nil {
-			patience := lastAnswer
+			patience := LastAnswer
 			switch {
 			case s.w.Quorum:
 				patience = s.c.Settings.RedLockTimeout
