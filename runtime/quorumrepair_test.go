@@ -317,6 +317,25 @@ func TestRedLock_CloseOfOneClient(t *testing.T) {
 	require.EqualValues(t, 1, number(t, all[1].RedisServer, "EXISTS", key))
 }
 
+// The part of a client that is closed gives no more trust, however long its last renewal would have lasted.
+func TestRedLock_UntilAfterTheCloseOfAClient(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	var clients []*lockrt.Client
+	for i, watchdog := range []time.Duration{time.Hour, time.Hour, time.Minute} {
+		clients = append(clients, clientOf(t, all[i].URL(), lockrt.Options{Watchdog: watchdog, Tracking: lockrt.TrackingOff}))
+	}
+	lease := ok(t)(lockrt.NewRedLock(key, clients).Lock(patient(t)))
+	parts(t, lease, 3)
+	require.Greater(t, time.Until(lease.Until()), 30*time.Minute, "that of two of three")
+	require.NoError(t, clients[0].Close())
+	require.NoError(t, lease.Err())
+	require.Less(t, time.Until(lease.Until()), 2*time.Minute, "that of the other two")
+	require.NoError(t, clients[1].Close())
+	require.ErrorIs(t, lease.Err(), lockrt.ErrClosed)
+	require.False(t, lease.Until().IsZero())
+}
+
 // Extend also applies to parts that join later.
 func TestRedLock_ExtendHoldsForWhatJoins(t *testing.T) {
 	t.Parallel()

@@ -251,9 +251,14 @@ func (co *compositeLease) wholly() bool {
 	return len(co.parts) >= co.needs
 }
 
-// Until returns the time from which so many parts are not trusted that the whole is not.
+// Until returns the time from which so many parts are not trusted that the whole is not. A part whose client was closed has ended before: no more is
+// to be said of it, unless the whole has ended.
 func (co *compositeLease) Until() time.Time {
 	parts := co.All()
+	hasEnded := func(part *leases.Lease) bool { return part.Core().Ended() != nil }
+	if lasting := slices.DeleteFunc(slices.Clone(parts), hasEnded); len(lasting) >= co.needs {
+		parts = lasting
+	}
 	ends := make([]time.Time, len(parts))
 	for i, part := range parts {
 		ends[i] = part.Until()
