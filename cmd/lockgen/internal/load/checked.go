@@ -48,7 +48,8 @@ func Checked(list *diag.List, pkg *types.Package, info *types.Info, files []*ast
 			}
 		}
 		if len(p.Files) > 0 {
-			p.scope(list.Fset(), filepath.Dir(names[0]), p.Syntax, names, ignored)
+			imports := func(file *ast.File) map[string]string { return importsOf(info, file) }
+			p.scope(list.Fset(), filepath.Dir(names[0]), p.Syntax, imports, names, ignored)
 			p.Dotted = dottedOf(info, files)
 			all = append(all, p)
 		}

@@ -382,7 +382,7 @@ func (l *loader) annotate(program *partial.Program, roots []*packages.Package, h
 				p.Shared = append(p.Shared, directive.Collect(diag.New(l.list.Fset()), u.Files[i]))
 			}
 		}
-		dots := p.scope(l.list.Fset(), pkg.Dir, u.Files, u.Names, pkg.IgnoredFiles)
+		dots := p.scope(l.list.Fset(), pkg.Dir, u.Files, u.Imports, u.Names, pkg.IgnoredFiles)
 		p.Syntax, p.Dotted = u.Files, u.Dotted()
 		l.dotted(p, pkg.Module, dots)
 		units = append(units, u)

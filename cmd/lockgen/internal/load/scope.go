@@ -17,8 +17,9 @@ import (
 )
 
 // scope lists the names of the package scope and those of imports, also in its tests and in files for other systems: a name of an import must differ from all of
-// package scope. It returns the dot imports of those other files.
-func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, names, ignored []string) []*ast.ImportSpec {
+// package scope. imports returns the names of the imports of one of the files, and what each is for. Of the other files it takes only those names that the
+// files give. It returns the dot imports of those other files.
+func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, imports func(*ast.File) map[string]string, names, ignored []string) []*ast.ImportSpec {
 	p.Declared, p.Imported = map[string]token.Pos{}, map[string]token.Pos{}
 	add := func(file *ast.File) {
 		for name, pos := range partial.Declared(file) {
@@ -34,6 +35,11 @@ func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, name
 	}
 	for _, file := range files {
 		add(file)
+		for name, path := range imports(file) {
+			if _, ok := p.Imported[name]; !ok {
+				p.Imported[name] = importOf(file, path)
+			}
+		}
 	}
 	others := slices.Clone(ignored)
 	var dots []*ast.ImportSpec
@@ -63,6 +69,16 @@ func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, name
 		}
 	}
 	return dots
+}
+
+// importOf returns where a file imports a package.
+func importOf(file *ast.File, path string) token.Pos {
+	for _, spec := range file.Imports {
+		if spec.Path.Value == strconv.Quote(path) || spec.Path.Value == "`"+path+"`" {
+			return spec.Pos()
+		}
+	}
+	return file.Name.Pos()
 }
 
 // dotted adds the names that dot imports bring into files that are not loaded, such as those of tests, from packages of the module. Those of others are
