@@ -155,7 +155,8 @@ func lockrt(name string) *jen.Statement { return jen.Qual(runtimePath, name) }
 // gen returns a name of what the runtime has for generated code.
 func gen(name string) *jen.Statement { return jen.Qual(genPath, name) }
 
-// methodDoc writes the doc comment of a method, as a block if the method's own is one.
+// methodDoc writes the doc comment of a method, as a block if the method's own is one. A line of a block never begins with two slashes: go generate would
+// run a command that the comment only shows.
 func (f *file) methodDoc(m *model.Method, lines []string) {
 	if !m.Block {
 		f.doc(lines...)
@@ -164,6 +165,11 @@ func (f *file) methodDoc(m *model.Method, lines []string) {
 	f.Line()
 	// Nothing but an empty line parts declarations from each other, see [Layouts].
 	text := slices.CompactFunc(formatDoc(lines), func(a, b string) bool { return a == "" && b == "" })
+	for i, line := range text {
+		if strings.HasPrefix(line, "//") {
+			text[i] = "\t" + line
+		}
+	}
 	f.Comment("/*\n" + strings.Join(text, "\n") + "\n*/")
 }
 

@@ -59,3 +59,33 @@ func FuzzAppendString(f *testing.F) {
 		}
 	})
 }
+
+type owner struct{ names []string }
+
+func (o owner) Name() string { return o.names[0] }
+
+// An item embeds a pointer that may be nil, and has methods of its own, one of which fails in its own way.
+type item struct {
+	*owner
+
+	parts []string
+}
+
+func (i item) First() string         { return i.parts[0] }
+func (i item) LockKey() string       { return i.parts[0] }
+func (item) Conversion() string      { return any(nil).(string) } //nolint:forcetypeassert // it panics
+func (i item) Both() (string, error) { return i.Name(), nil }
+
+// A method that is promoted through nil is an error. Each other panic of a method is that of the method, whatever its value embeds.
+func TestAsk_OtherPanicsGoOn(t *testing.T) {
+	t.Parallel()
+	for name, method := range map[string]func(item) string{"index": item.First, "conversion": item.Conversion} {
+		require.Panics(t, func() { _, _ = gen.Ask(item{}, method) }, name)
+	}
+	require.PanicsWithError(t, "runtime error: index out of range [0] with length 0", func() { _, _ = gen.AppendValue(nil, item{}) })
+	_, err := gen.Ask(item{}, item.Name)
+	require.ErrorContains(t, err, "an embedded pointer or interface is nil")
+	_, err = gen.AskOrFail(item{}, item.Both)
+	require.ErrorContains(t, err, "an embedded pointer or interface is nil")
+	require.Panics(t, func() { _, _ = gen.Ask(item{owner: &owner{}}, item.Name) })
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 )
@@ -101,14 +102,22 @@ func AskOrFail[T, R any](value T, method func(T) (R, error)) (result R, err erro
 	return method(value)
 }
 
-// notEmbedded is deferred where a method of value is called. It turns the panic of one that is promoted through nil into an error.
+// notEmbedded is deferred where a method of value is called. It turns the panic of one that is promoted through nil into an error. Other panics go on,
+// such as that of an index in a method.
 func notEmbedded[T any](value T, err *error) {
 	if p := recover(); p != nil {
-		if _, ok := p.(runtime.Error); !ok || !nilEmbedded(reflect.ValueOf(value), 0) {
+		if !ofNil(p) || !nilEmbedded(reflect.ValueOf(value), 0) {
 			panic(p)
 		}
 		*err = errNilEmbedded
 	}
+}
+
+// ofNil reports whether a panic is that of the runtime about a nil pointer.
+func ofNil(p any) bool {
+	err, ok := p.(runtime.Error)
+	_, conversion := p.(*runtime.TypeAssertionError)
+	return ok && !conversion && strings.Contains(err.Error(), "nil")
 }
 
 // nilEmbedded reports whether a struct, or one that a pointer points to, embeds a pointer or an interface that is nil.

@@ -155,7 +155,7 @@ func (c *checker) conflict(m *method, e *entry, first, second *effect) {
 	if e.own {
 		how = "directly above it in " + of + " which it is to be"
 	}
-	c.list.Add(at.Slash, at.End, "%s is embedded in %s twice, with this and with something else at %s: say %s", name, of, c.list.Place(other.Slash), how)
+	c.list.Add(at.Slash, at.End, "%s is embedded in %s twice, with this and with something else at %s: say %s", name, of, c.list.PlaceFrom(at.Slash, other.Slash), how)
 }
 
 // apart is the directive by which an effect differs from another one: the locks, or the options of an interface that it was inherited by.

@@ -77,6 +77,16 @@ func (l *List) Place(pos token.Pos) string {
 	return fmt.Sprintf("%s:%d", filepath.Base(p.Filename), p.Line)
 }
 
+// PlaceFrom is Place in a message about from, which may be in another directory: then the path begins there.
+func (l *List) PlaceFrom(from, pos token.Pos) string {
+	p := l.fset.PositionFor(pos, false)
+	name := p.Filename
+	if rel, err := filepath.Rel(filepath.Dir(l.fset.PositionFor(from, false).Filename), name); err == nil && len(rel) < len(name) {
+		name = filepath.ToSlash(rel)
+	}
+	return fmt.Sprintf("%s:%d", name, p.Line)
+}
+
 // Sorted returns mistakes and warnings in the order of file, line, column and text, each once.
 func (l *List) Sorted() []Diagnostic {
 	all := slices.Concat(l.all, l.warnings)
