@@ -232,8 +232,7 @@ func (c *checker) reserveSpecs(iface *directive.Interface) {
 	}
 	for method, e := range c.run.entries(obj.Type()) {
 		if slices.ContainsFunc(e.effects, (*effect).locks) {
-			name := specVar(iface, method)
-			c.names.Reserve(name, name+"Result")
+			c.names.Reserve(c.names.Pick(specVar(iface, method)) + "Result") // two of one name have numbers there, in some order
 		}
 	}
 }
