@@ -67,14 +67,17 @@ func Apply(files []File) error {
 	return nil
 }
 
-// replace writes a file beside the old one and renames it.
+// replace writes a file beside the old one and renames it. A link stays one, and what it points to is replaced.
 func replace(f File) (err error) {
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(f.Name); err == nil {
+	name, mode := f.Name, fs.FileMode(0o644)
+	if linked, err := filepath.EvalSymlinks(name); err == nil {
+		name = linked
+	}
+	if info, err := os.Stat(name); err == nil {
 		mode = info.Mode().Perm()
 	}
-	// The name makes the go command ignore what a killed run leaves behind.
-	tmp, err := os.CreateTemp(filepath.Dir(f.Name), "_"+filepath.Base(f.Name)+".*")
+	// The name makes the go command ignore what a killed run leaves behind. It is short: that of the file may be as long as a name can be.
+	tmp, err := os.CreateTemp(filepath.Dir(name), "_lockgen.*")
 	if err != nil {
 		return err
 	}
@@ -87,7 +90,7 @@ func replace(f File) (err error) {
 	if err = errors.Join(err, tmp.Chmod(mode), tmp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), f.Name)
+	return os.Rename(tmp.Name(), name)
 }
 
 // Diff shows what Apply would change, as patch reads it, with names relative to dir.

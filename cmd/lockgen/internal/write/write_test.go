@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -58,6 +59,32 @@ func TestApply_TouchesOnlyWhatChanged(t *testing.T) {
 	changed, err = write.Changed(changed)
 	require.NoError(t, err)
 	require.Empty(t, changed)
+}
+
+// A name may be as long as the file system permits.
+func TestApply_ALongName(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), strings.Repeat("a", 240)+"_lockgen.go")
+	require.NoError(t, write.Apply([]write.File{{Name: name, Content: []byte(current)}}))
+	require.FileExists(t, name)
+}
+
+// Where the output is a link, what it points to is written, in another directory, too.
+func TestApply_ThroughALink(t *testing.T) {
+	t.Parallel()
+	dir, other := t.TempDir(), t.TempDir()
+	link, target := filepath.Join(dir, "a_lockgen.go"), filepath.Join(other, "b.go")
+	require.NoError(t, os.WriteFile(target, []byte(old), 0o600))
+	require.NoError(t, os.Symlink(target, link))
+	changed, err := write.Changed([]write.File{{Name: link, Content: []byte(current)}})
+	require.NoError(t, err)
+	require.NoError(t, write.Apply(changed))
+	src, err := os.ReadFile(target)
+	require.NoError(t, err)
+	require.Equal(t, current, string(src))
+	info, err := os.Lstat(link)
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&fs.ModeSymlink)
 }
 
 func TestChanged_RefusesForeignFiles(t *testing.T) {
