@@ -55,5 +55,6 @@ func (c *Client) Every(name string, interval time.Duration, fn func(ctx context.
 // Run calls the function in each interval in which this process is the first, until ctx ends. Before that, it returns
 // only a permanent error: [ErrBadOption], a [KeyError], [ErrWrongType], [ErrClosed], or a refusal of Redis. The
 // function's context ends with ctx, and with [ErrLost] when another process may run. Its error goes to [Options.Logger]
-// and makes the interval missed.
+// and makes the interval missed. Below a lease of the name, such as that of a leader, a process has one Run at a time: a second one
+// fails with [ErrBadOption].
 func (s *Schedule) Run(ctx context.Context) error { return (*locks.Schedule)(s).Run(ctx) }

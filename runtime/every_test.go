@@ -481,6 +481,32 @@ func TestEvery_OneOwner(t *testing.T) {
 	}
 }
 
+// Below a lease of its name a run enters the lock again. Two of them would run at the same time.
+func TestEvery_BelowALeaseOfItsName(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	job, k := redistest.Key(t, "job"), newTicker()
+	lease := ok(t)(c.Mutex(job).Lock(patient(t), lockrt.WithFencing()))
+	for range 2 {
+		ctx, cancel := context.WithCancel(lease.Context())
+		first := later(func() error { return c.Every(job, 100*time.Millisecond, k.tick).Run(ctx) })
+		last := k.inTurn(t, 1, time.Time{})
+		err := c.Every(job, 100*time.Millisecond, k.tick).Run(ctx)
+		require.ErrorIs(t, err, lockrt.ErrBadOption)
+		require.ErrorContains(t, err, "another Run of this schedule")
+		k.inTurn(t, 2, last)
+		cancel()
+		require.ErrorIs(t, receive(t, first, "Run"), context.Canceled)
+		for len(k.ticks) > 0 {
+			<-k.ticks
+		}
+	}
+	free(t, lease)
+	run(t, c.Every(job, 100*time.Millisecond, k.tick))
+	run(t, c.Every(job, 100*time.Millisecond, k.tick))
+	k.inTurn(t, 2, time.Time{})
+}
+
 func TestEvery_WhatCannotBe(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"sync"
 
 	"github.com/redis/rueidis"
 
@@ -23,6 +24,7 @@ type Client struct {
 	fairs                        *resource.Registry[*policy.Fair]
 	semaphores, permits, latches *resource.Registry[*counter]
 	counting                     counting.Client
+	entered                      sync.Map // the names of the schedules of which a Run is below a lease of the name
 }
 
 // New returns a client that sends its commands through conn.

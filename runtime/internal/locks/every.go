@@ -46,6 +46,12 @@ func (s *Schedule) Run(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {
 		return core.FailedAt("every", s.name, err)
 	}
+	if outer := leases.Enterable(ctx, s.c.Core(), s.name); outer != nil && outer.Err() == nil { // then each run enters again, and waits for no other one
+		if _, another := s.c.entered.LoadOrStore(s.name, nil); another {
+			return core.FailedAt("every", s.name, fmt.Errorf("%w: another Run of this schedule is below a lease of its key, as this one is: they would run at the same time", failure.ErrBadOption))
+		}
+		defer s.c.entered.Delete(s.name)
+	}
 	return core.FailedAt("every", s.name, s.of.Run(ctx))
 }
 
