@@ -242,7 +242,7 @@ func diagnose(t *testing.T, dir string) map[int][]string {
 		switch m := d.Message; {
 		case twice.MatchString(m):
 			found := twice.FindStringSubmatch(m)
-			text = fmt.Sprintf("%s.%s: %s and %s", found[2], found[1], place, found[3])
+			text = fmt.Sprintf("%s.%s: %s and %s", found[2], found[1], place, filepath.Base(found[3]))
 		case strings.HasPrefix(m, "no method of "):
 			text = strings.Fields(m)[3] + ": no lock"
 		case strings.Contains(m, "so this has no effect"):
