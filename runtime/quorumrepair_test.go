@@ -414,6 +414,25 @@ func TestRedLock_WhatIsLeftOfALostOneExpires(t *testing.T) {
 	require.False(t, lease.Until().After(time.Now().Add(time.Hour))) // there is an answer for what is over, too
 }
 
+// The rest of a lease that was entered again expires, too: both were lost.
+func TestRedLock_WhatIsLeftOfAReentryExpires(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	m := redLock(t, all, key, steady)
+	outer := ok(t)(m.Lock(t.Context()))
+	parts(t, outer, 3)
+	inner := ok(t)(m.Lock(outer.Context()))
+	parts(t, inner, 3)
+	for _, s := range all[:2] {
+		s.Do("EVAL", "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'somebody', 1)", "1", key)
+	}
+	receive(t, outer.Context().Done(), "the loss of the outer one")
+	receive(t, inner.Context().Done(), "the loss of the inner one")
+	gone(t, all[2].RedisServer, key)
+	require.ErrorIs(t, inner.Unlock(patient(t)), lockrt.ErrLost)
+	require.ErrorIs(t, outer.Unlock(patient(t)), lockrt.ErrLost)
+}
+
 // A call that cannot get a majority any more, since most Clients are closed, fails with that
 // reason.
 func TestRedLock_MostClientsClosed(t *testing.T) {

@@ -49,6 +49,7 @@ type Core struct {
 	Grant    Grant                         // the grant of the lease; set before the caller gets it
 	At       int32                         // its index in the grant; guarded by the lock of the grant
 	Unlocked bool                          // Unlock was called; guarded by the lock of the grant
+	Spent    bool                          // the lease that it is a part of is lost; guarded by the lock of the grant
 	number   core.KindNumber               // of its kind
 	Came     way                           // how it came to its caller
 }

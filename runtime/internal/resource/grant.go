@@ -294,13 +294,19 @@ func (g *Grant) rest() {
 	}
 }
 
-// Expire stops the renewal of the grant, if l is its only lease: l is a part of a lease that is lost. A lease that gets the grant later has it
-// renewed again.
+// Expire stops the renewal of the grant for l, a part of a lease that is lost. It goes on while another lease of the grant needs it. A lease that gets
+// the grant later has it renewed again.
 func (g *Grant) Expire(l *leases.Lease) {
 	r := g.Resource()
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	if g.State <= engine.GrantLingering && g.only(l) {
+	l.Core().Spent = true
+	for one := range g.Leases {
+		if !one.Core().Spent {
+			return
+		}
+	}
+	if g.State <= engine.GrantLingering && g.First != nil {
 		g.More().limit = 1 // not 0, so that LimitTo has it renewed again for the next holder
 		r.Client.Watchdog.Limit(&g.Guard, core.Now())
 	}
