@@ -23,16 +23,17 @@ type cluster struct {
 	resends   atomic.Uint64 // requests that were sent again, while the ones before them may still arrive
 	redirects atomic.Int32  // len(fresh)
 
-	mu     sync.Mutex // guards the rest
-	owners *owners
-	said   map[uint16]redirection // of slots whose owner a server has named since the last answer; they are in owners, too
-	fresh  map[string]bool        // new masters; true while rueidis is asked whether it knows one
-	asking chan struct{}          // closed when the question under way is answered, or late; nil without one
-	asked  time.Time              // when the last one was
-	pause  time.Duration          // after it
-	latest uint64                 // the number of the last question
-	known  uint64                 // the number of the question whose answer is in owners
-	silent bool                   // it was logged that the question is not permitted
+	mu      sync.Mutex // guards the rest
+	owners  *owners
+	numbers map[string]uint16      // of all servers so far, by their addresses, see [Transport.Server]; a number stays
+	said    map[uint16]redirection // of slots whose owner a server has named since the last answer; they are in owners, too
+	fresh   map[string]bool        // new masters; true while rueidis is asked whether it knows one
+	asking  chan struct{}          // closed when the question under way is answered, or late; nil without one
+	asked   time.Time              // when the last one was
+	pause   time.Duration          // after it
+	latest  uint64                 // the number of the last question
+	known   uint64                 // the number of the question whose answer is in owners
+	silent  bool                   // it was logged that the question is not permitted
 }
 
 // A redirection is the word of a server that another one has a slot.
@@ -42,7 +43,7 @@ type redirection struct {
 }
 
 func newCluster(l *link) *cluster {
-	return &cluster{link: l, owners: newOwners(), said: map[uint16]redirection{}, fresh: map[string]bool{}}
+	return &cluster{link: l, owners: newOwners(), numbers: map[string]uint16{"": 0}, said: map[uint16]redirection{}, fresh: map[string]bool{}}
 }
 
 // nodeOf returns the address of the server that has the slot of a key or a channel, as far as is known; nothing if there is no cluster.
@@ -58,6 +59,20 @@ func (cl *cluster) nodeOf(name string) string {
 // addrOf is nodeOf for a caller that holds cl.mu.
 func (cl *cluster) addrOf(name string) string {
 	return cl.owners.addr(protocol.Slot(name))
+}
+
+// numberOf returns the number of the server that has the slot of a key, as far as is known, or 0. The places among the owners are no such numbers: each
+// answer may have the servers in another order.
+func (cl *cluster) numberOf(key string) uint16 {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	addr := cl.addrOf(key)
+	n, known := cl.numbers[addr]
+	if !known {
+		n = uint16(len(cl.numbers))
+		cl.numbers[addr] = n
+	}
+	return n
 }
 
 // present returns the present owners. Each answer to the question of [cluster.ask] has new ones.

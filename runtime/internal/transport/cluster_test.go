@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,6 +113,34 @@ func TestCluster_LearnsFromARedirection(t *testing.T) {
 	cl.note(protocol.Slot("two"), "c:1")
 	require.Equal(t, []bool{false, false}, learn(5, map[string]string{"one": "b:1", "two": "b:1"}), "it was wrong, or is not true any more")
 	require.Equal(t, "b:1", cl.nodeOf("two"))
+}
+
+// The number of a server stays, in whatever order an answer has the servers, and whether one of them has no slots for a while.
+func TestCluster_NumbersOfServersStay(t *testing.T) {
+	t.Parallel()
+	cl := newCluster(nil)
+	net := &Transport{cluster: cl}
+	require.Zero(t, net.Server("a"), "no server is known")
+	ordered := func(addrs ...string) *owners { // each has the key that its address begins with
+		o := newOwners()
+		for _, addr := range addrs {
+			key, _, _ := strings.Cut(addr, ":")
+			o.of[protocol.Slot(key)] = o.place(addr)
+		}
+		return o
+	}
+	cl.learn(1, ordered("a:1", "b:1"))
+	a, b := net.Server("a"), net.Server("b")
+	require.NotEqual(t, a, b)
+	require.NotZero(t, a)
+	cl.learn(2, ordered("b:1", "a:1"))
+	require.Equal(t, a, net.Server("a"))
+	require.Equal(t, b, net.Server("b"))
+	cl.learn(3, ordered("c:1", "b:1", "a:2"))
+	require.Equal(t, b, net.Server("b"))
+	require.NotContains(t, []uint16{0, a, b, net.Server("c")}, net.Server("a"), "it is another server")
+	cl.learn(4, ordered("a:1"))
+	require.Equal(t, a, net.Server("a"))
 }
 
 // A slot that has no owner for a while has moved when it has another one than before.

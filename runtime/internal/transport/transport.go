@@ -170,9 +170,7 @@ func (t *Transport) Server(key string) uint16 {
 	if t.cluster == nil {
 		return 0
 	}
-	t.cluster.mu.Lock()
-	defer t.cluster.mu.Unlock()
-	return t.cluster.owners.of[protocol.Slot(key)]
+	return t.cluster.numberOf(key)
 }
 
 // SameServer returns whether a key is on the server that has the slot of name.

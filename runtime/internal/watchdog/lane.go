@@ -51,6 +51,23 @@ func (w *Watchdog) lane(l *Lease, now monotonic.Time) *lane {
 	return ln
 }
 
+// regroup moves what is queued to the lanes of the present groups: the server of the old group may not answer. The caller holds Watchdog.mu.
+func (w *Watchdog) regroup(now monotonic.Time) {
+	var moved []request
+	for id, ln := range w.lanes {
+		ln.queue = slices.DeleteFunc(ln.queue, func(r request) bool {
+			moves := r.lease.index >= 0 && w.group(r.lease) != id.group
+			if moves {
+				moved = append(moved, r)
+			}
+			return moves
+		})
+	}
+	for _, r := range moved {
+		w.lane(r.lease, now).push(r, now)
+	}
+}
+
 // pass does all due work.
 func (w *Watchdog) pass() {
 	now := monotonic.Now()
@@ -121,11 +138,16 @@ func (ln *lane) add(l *Lease, now monotonic.Time, renew, look bool) {
 		l.look = 0 // unless there is another reason to look
 	}
 	if renew || look {
-		if ln.sending == 0 && len(ln.queue) == 0 {
-			ln.heard = now
-		}
-		ln.queue = append(ln.queue, request{lease: l, looks: !renew})
+		ln.push(request{lease: l, looks: !renew}, now)
 	}
+}
+
+// push adds r to the queue.
+func (ln *lane) push(r request, now monotonic.Time) {
+	if ln.sending == 0 && len(ln.queue) == 0 {
+		ln.heard = now
+	}
+	ln.queue = append(ln.queue, r)
 }
 
 // start makes goroutines send the queue of ln. A lane without work is dropped.
@@ -208,8 +230,11 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 			l.stage = stageIdle
 		}
 		refused := errors.Is(outcomes[i], ErrRefused)
-		batch[i].late = l.index < 0
+		old := refused && now.Before(l.sent) // a later request was confirmed: this one may have been done before it, or by a server that has failed over
+		batch[i].late = l.index < 0 || old
 		switch {
+		case old && l.index >= 0:
+			refused, l.look = false, answered
 		case l.index < 0 || refused:
 		case outcomes[i] != nil:
 			r.failed(answered, outcomes[i])

@@ -174,6 +174,84 @@ func TestWatchdog_ASilentServerIsTriedAgain(t *testing.T) {
 	})
 }
 
+// What is queued for a server that does not answer is sent to the one that has its keys now.
+func TestWatchdog_AQueuedRenewalGoesToTheServerOfItsKeyNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var server atomic.Uint32
+		over := make(chan struct{})
+		var renewed sync.Map // when, by keys
+		start := time.Now()
+		w := New(said(func(ls []*Lease, _ []time.Duration) ([]bool, error) {
+			if server.Load() == 0 {
+				<-over
+				return nil, errDown
+			}
+			yes := make([]bool, len(ls))
+			for i, l := range ls {
+				yes[i] = true
+				renewed.LoadOrStore(l.Key(), time.Since(start))
+			}
+			return yes, nil
+		}), atMost(1), nil)
+		w.Group(func(*Lease) uint16 { return uint16(server.Load()) })
+		keys := []string{"one", "two", "three", "four"}
+		for _, key := range keys {
+			l, lost := lease(key, 30*time.Second, true)
+			w.Start(l, start, l.TTL)
+			defer func() { require.Empty(t, lost, key) }()
+		}
+		advance(10500 * ms)
+		server.Store(1)
+		w.Recheck()
+		synctest.Wait()
+		for _, key := range keys {
+			at, ok := renewed.Load(key)
+			require.True(t, ok, key)
+			require.Equal(t, 10500*ms, at, key)
+		}
+		close(over)
+		w.Close()
+	})
+}
+
+// A refusal that answers a request from before one that was confirmed ends no lease: it may have come late, or from a server that has failed over. The
+// server is asked again.
+func TestWatchdog_AnOldRefusalIsLookedAt(t *testing.T) {
+	for name, has := range map[string]bool{"it has the lease": true, "it has lost the lease": false} {
+		synctest.Test(t, func(t *testing.T) {
+			late := make(chan struct{})
+			var calls atomic.Int32
+			var observed []error
+			w := New(said(func([]*Lease, []time.Duration) ([]bool, error) {
+				switch calls.Add(1) {
+				case 1:
+					<-late
+					return []bool{false}, nil
+				case 2:
+					return []bool{true}, nil
+				}
+				return []bool{has}, nil
+			}), atMost(1), func(_ *Lease, err error) { observed = append(observed, err) })
+			l, lost := lease("k", 30*time.Second, true)
+			w.Start(l, time.Now(), l.TTL)
+			advance(10500 * ms) // the first renewal is under way
+			w.Recheck()
+			synctest.Wait()
+			require.EqualValues(t, 2, calls.Load(), name)
+			close(late)
+			synctest.Wait()
+			require.EqualValues(t, 3, calls.Load(), name)
+			if has {
+				require.Empty(t, lost, name)
+				require.Equal(t, []error{nil}, observed, name)
+			} else {
+				require.Equal(t, ErrRefused, <-lost, name)
+			}
+			w.Close()
+		})
+	}
+}
+
 // A Recheck asks what happened until now, which the answer to a renewal that is under way does not say.
 func TestWatchdog_RecheckIsNotAnsweredByWhatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

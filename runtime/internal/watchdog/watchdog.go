@@ -262,6 +262,7 @@ func (w *Watchdog) RecheckOf(some func(key string) bool) {
 	defer w.mu.Unlock()
 	now := monotonic.Now()
 	w.recheck = now
+	w.regroup(now)
 	for l := range w.queue.all() {
 		if some(l.Key()) {
 			l.again(now)
