@@ -218,6 +218,39 @@ func TestRWMutex_NoCallEntersALeaseThatHasEnded(t *testing.T) {
 	_ = l.Unlock(under)
 }
 
+// A reader that asks under the write lock of its owner asks under the next one of that owner, too, if the first one is unlocked before its request arrives.
+// Otherwise the owner would wait for itself.
+func TestRWMutex_AnOwnerReadsUnderItsPresentWriteLock(t *testing.T) {
+	t.Parallel()
+	c := clientOf(t, redistest.Shared(t).URL(), core.Settings{})
+	m := c.RWMutex(redistest.Key(t, "k"))
+	ctx := leases.WithOwner(t.Context(), leases.NewOwner())
+	first, err := m.Lock(ctx)
+	require.NoError(t, err)
+
+	cfg, err := leases.Configure(c.Core(), nil, []leases.Option{leases.WithWait(10 * time.Second)})
+	require.NoError(t, err)
+	l := leases.New(c.Core(), core.KindRead, ctx) // as RLock does
+	r, err := c.rws.Enter(m.Key(), false)
+	require.NoError(t, err)
+	defer r.Exit()
+	entered, under, err := r.Enter(ctx, l, &cfg)
+	require.NoError(t, err)
+	require.False(t, entered)
+	require.Equal(t, first.Core().Grant, leases.Grant(under))
+	w := resource.NewWaiter(ctx, l, &cfg)
+	r.NewTicket(w, false, under)
+
+	require.NoError(t, first.Unlock(ctx))
+	second, err := m.Lock(ctx)
+	require.NoError(t, err)
+	reader, err := c.base.Contend(ctx, r, w, &cfg, nil)
+	require.NoError(t, err)
+	require.NoError(t, second.Unlock(ctx))
+	require.NoError(t, reader.Err())
+	require.NoError(t, reader.Unlock(ctx))
+}
+
 // A call that gets a key that lingers has it for as long as its own options say: the renewal ends, and then the lease.
 func TestMutex_WhatLingersIsBoundByTheNextCall(t *testing.T) {
 	t.Parallel()

@@ -136,6 +136,19 @@ func (r *RW) of(ctx context.Context, l *leases.Lease) (writes, reads *resource.G
 	return writes, reads
 }
 
+// writtenBy returns the grant under which an owner writes, or nil.
+func (r *RW) writtenBy(owner *leases.Owner) *resource.Grant {
+	if owner == nil || r.write == nil || r.write.Rare().Lost != nil {
+		return nil
+	}
+	for x := range r.write.Leases {
+		if x.Core().Rare().Owner == owner && !x.Core().Unlocked && x.Core().Ended() == nil {
+			return r.write
+		}
+	}
+	return nil
+}
+
 // Grants returns all grants of this process.
 func (r *RW) Grants() []*resource.Grant {
 	if r.write == nil {

@@ -63,6 +63,9 @@ func (r *RW) Acquire(op *resource.AcquireOp) protocol.Command {
 		}
 		return r.Lock.Write(owner, place, tokens, w.Terms.TTL)
 	}
+	if g := r.writtenBy(w.For.Lease.Core().Rare().Owner); g != nil && g != tk.under { // it has unlocked the one before, and locked again
+		tk.under, g.Named = g, true
+	}
 	under := ""
 	if tk.under != nil {
 		under = tk.under.Owner()
