@@ -3,6 +3,7 @@ package lockrt_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -177,4 +178,41 @@ func TestMultiLock_WaitEndsWithoutAnswers(t *testing.T) {
 		require.NoError(t, err, "%s: nothing stays behind", name)
 		require.NoError(t, lease.Unlock(patient(t)))
 	}
+}
+
+// TestMultiLock_AWaitTakesOneRequest shows that a wait, of whatever length, makes a call for several free keys of one server no more requests.
+func TestMultiLock_AWaitTakesOneRequest(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c := clientOf(t, server.URL(), lockrt.Options{})
+	m := lockrt.NewMultiLock(c.Mutex("a"), c.Mutex("b"), c.Mutex("c"))
+	for _, wait := range []time.Duration{0, 200 * time.Millisecond, time.Hour, math.MaxInt64 - time.Second, math.MaxInt64} {
+		atBest(t, "was no request sent again", func() bool {
+			before := server.CommandStats()["evalsha"]
+			lease, err := m.Lock(patient(t), lockrt.WithWait(wait))
+			require.NoError(t, err, wait)
+			sent := server.CommandStats()["evalsha"] - before
+			require.NoError(t, lease.Unlock(patient(t)))
+			return sent == 1
+		})
+	}
+}
+
+// TestMultiLock_ALossHidesNoOtherFailure shows that the unlock of a lost MultiLock says that another member is not given back, too.
+func TestMultiLock_ALossHidesNoOtherFailure(t *testing.T) {
+	t.Parallel()
+	taken, silent := redistest.Server(t), redistest.Server(t)
+	proxy := redistest.Proxy(t, silent.Addr())
+	one, other := clientOf(t, taken.URL(), lockrt.Options{}), clientOf(t, proxy.URL(), lockrt.Options{OpTimeout: time.Second})
+	lease, err := lockrt.NewMultiLock(one.Mutex("a"), other.Mutex("b")).Lock(patient(t))
+	require.NoError(t, err)
+	forced, err := one.Mutex("a").ForceUnlock(patient(t))
+	require.NoError(t, err)
+	require.True(t, forced)
+	receive(t, lease.Context().Done(), "the loss")
+	proxy.Blackhole(redistest.Both)
+	err = lease.Unlock(t.Context())
+	require.ErrorIs(t, err, lockrt.ErrLost)
+	require.ErrorContains(t, err, "no answer within 1s")
+	proxy.Deliver()
 }

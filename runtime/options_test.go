@@ -149,6 +149,7 @@ func TestOptions_TheLongestDurations(t *testing.T) {
 			"read":    c.RWMutex(key + "r").RLocker(),
 			"permits": lockrt.PermitLocker(c.PermitSemaphore(key+"p", 1)),
 			"multi":   lockrt.NewMultiLock(c.Mutex(key+"1"), c.RWMutex(key+"2"), c.FairMutex(key+"3")),
+			"mutexes": lockrt.NewMultiLock(c.Mutex(key+"7"), c.Mutex(key+"8"), c.Mutex(key+"9")),
 			"red":     lockrt.RedLockOf(c.Mutex(key+"4"), c.Mutex(key+"5"), c.Mutex(key+"6")),
 		} {
 			lease, err := l.Lock(patient(t), opt)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -184,7 +185,7 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 		return leases.WithWait(max(0, wait-time.Since(start)))
 	}
 	var end time.Time // of a try whose answer does not come; zero without a bound
-	if wait != leases.UntilDone && wait != 0 {
+	if wait > 0 && wait <= math.MaxInt64-resource.LastAnswer {
 		end = start.Add(wait + resource.LastAnswer)
 	}
 	waited := 0 // number of waits for members behind others

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,6 +48,18 @@ func TestJoin(t *testing.T) {
 	require.EqualError(t, both, "one; two")
 	loss := failure.Lost(one)
 	require.Equal(t, loss, failure.Join(loss, failure.Lost(two)), "the second one says nothing new")
+	for name, more := range map[string]error{
+		"behind": failure.Join(failure.Lost(one), two), "before": failure.Join(two, failure.Lost(one)),
+		"wrapped":     fmt.Errorf("unlock: %w", failure.Join(failure.Lost(one), two)),
+		"no answer":   failure.OfRelease(failure.Join(failure.Lost(one), fmt.Errorf("%w: %w", failure.ErrUnavailable, two))),
+		"of three":    failure.Join(failure.Join(failure.Lost(one), failure.Lost(one)), two),
+		"of one more": failure.Join(failure.Lost(one), failure.Join(two, failure.Lost(one))),
+	} {
+		err := failure.Join(loss, more)
+		require.ErrorIs(t, err, failure.ErrLost, name)
+		require.ErrorIs(t, err, two, name)
+		require.Equal(t, 1, strings.Count(err.Error(), failure.ErrLost.Error()), "%s: %v", name, err)
+	}
 }
 
 func TestAfterWork(t *testing.T) {

@@ -6,15 +6,29 @@ import (
 	"slices"
 )
 
-// Join joins the errors that are not nil, and omits one that adds nothing.
+// Join joins the errors that are not nil, and omits a second loss, which adds nothing.
 func Join(err, more error) error {
-	if more == nil || err != nil && errors.Is(err, ErrLost) && errors.Is(more, ErrLost) {
+	switch {
+	case more == nil:
 		return err
-	}
-	if err == nil {
+	case err == nil:
 		return more
+	case errors.Is(err, ErrLost) && errors.Is(more, ErrLost):
+		return Join(err, besidesLoss(more))
 	}
 	return &joined{err, more}
+}
+
+// besidesLoss returns what err says besides a loss: that another lock could not be released, for example.
+func besidesLoss(err error) error {
+	var both *joined
+	switch {
+	case !errors.Is(err, ErrLost):
+		return err
+	case errors.As(err, &both):
+		return Join(besidesLoss(both.first), besidesLoss(both.second))
+	}
+	return nil
 }
 
 // A joined error is two errors on one line of text.
