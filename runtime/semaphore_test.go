@@ -85,6 +85,26 @@ func TestRedisson_Semaphore_Zero(t *testing.T) {
 	require.Zero(t, number(t, redistest.Shared(t), "EXISTS", s.Key()))
 }
 
+// No permit is acquired, and none released, without a request: also while Redis is away, and whatever the key is.
+func TestSemaphore_ZeroAsksNobody(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	c := clientOf(t, proxy.URL(), lockrt.Options{})
+	server.Do("RPUSH", "list", "a")
+	proxy.Refuse(true)
+	proxy.Cut()
+	for _, s := range []*lockrt.Semaphore{c.Semaphore("k", 0), c.Semaphore("k", 5), c.Semaphore("list", 5)} {
+		require.NoError(t, s.Do(context.Background(), 0, func(context.Context) error { return nil }))
+		require.NoError(t, s.Release(context.Background(), 0))
+	}
+	require.ErrorIs(t, c.Semaphore("k", -1).Release(t.Context(), 0), lockrt.ErrBadOption)
+	bad := new(lockrt.KeyError)
+	require.ErrorAs(t, c.Semaphore("", 5).Release(t.Context(), 0), &bad)
+	require.ErrorIs(t, (*lockrt.Client)(nil).Semaphore("k", 5).Release(t.Context(), 0), lockrt.ErrBadOption)
+	proxy.Refuse(false)
+}
+
 func TestRedisson_Semaphore_AcquireWithoutSetPermits(t *testing.T) {
 	t.Parallel()
 	s := newClient(t, lockrt.Options{}).Semaphore(redistest.Key(t, "s"), 0)

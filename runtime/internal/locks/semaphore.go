@@ -57,8 +57,12 @@ func (s *Semaphore) Do(ctx context.Context, n int, fn func(ctx context.Context) 
 // Release returns an error after Options.OpTimeout without an answer, and goes on in the background for up to a minute. Another call
 // after such an error may release the permits twice.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
+	const op = "release"
 	s = core.OrZero(s)
-	_, err := s.add(ctx, "release", n, s.permits > 0)
+	if n == 0 && s.permits >= 0 { // also while Redis is away: Acquire of as many does nothing, either
+		return core.FailedAt(op, s.key, s.c.Core().CheckKey(s.key))
+	}
+	_, err := s.add(ctx, op, n, s.permits > 0)
 	return err
 }
 
@@ -116,14 +120,7 @@ func (s *Semaphore) acquire(ctx context.Context, op string, n int, opts []leases
 
 // add is the common part of all ways to release.
 func (s *Semaphore) add(ctx context.Context, op string, n int, exists bool) (bool, error) {
-	err := core.FirstError(enough(n, 0), enough(s.permits, 0))
-	if err == nil && n == 0 && !exists {
-		err = s.c.Core().CheckKey(s.key)
-		if err == nil {
-			return true, nil
-		}
-	}
-	if err != nil {
+	if err := core.FirstError(enough(n, 0), enough(s.permits, 0)); err != nil {
 		return false, &observe.Error{Op: op, Key: s.key, Err: err}
 	}
 	missing := protocol.CreateMissing
