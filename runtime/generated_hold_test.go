@@ -6,6 +6,8 @@ import (
 	"errors"
 	"iter"
 	"log/slog"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -210,6 +212,23 @@ func count(n int) iter.Seq[int] {
 				return
 			}
 		}
+	}
+}
+
+// A sequence under no lock, since its list was empty, is as the method has returned it: for each loop, and after the end of the call's context.
+func TestHoldSeq_OfNoLockStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	hold, err := gen.With(c).Acquire(ctx, &gen.Spec{Name: "orders.Service.Rows", Empty: true})
+	require.NoError(t, err)
+	seq := gen.HoldSeq(hold, count(3))
+	pairs := gen.HoldSeq2(hold, func(yield func(int, string) bool) { _ = yield(1, "one") && yield(2, "two") })
+	require.NoError(t, release(hold))
+	cancel()
+	for range 2 {
+		require.Equal(t, []int{0, 1, 2}, slices.Collect(seq))
+		require.Equal(t, map[int]string{1: "one", 2: "two"}, maps.Collect(pairs))
 	}
 }
 

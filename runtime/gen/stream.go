@@ -31,10 +31,10 @@ func (h *Hold) Close(closing func() error) (err error) {
 // HoldSeq lends h to seq, if there is one: it is released when the loop over what HoldSeq returns
 // ends, also by break or by a panic, or when the context of the call ends before a loop begins.
 // After that, and during the loop, the sequence has no elements for other loops; this and errors go
-// to [lockrt.Options.Logger] and [lockrt.Hooks.Unreported].
+// to [lockrt.Options.Logger] and [lockrt.Hooks.Unreported]. A Hold of no lock leaves seq as it is.
 func HoldSeq[V any](h *Hold, seq iter.Seq[V]) iter.Seq[V] {
-	if seq == nil {
-		return nil
+	if seq == nil || len(h.leases) == 0 {
+		return seq
 	}
 	l := h.lend()
 	return func(yield func(V) bool) {
@@ -50,8 +50,8 @@ func HoldSeq[V any](h *Hold, seq iter.Seq[V]) iter.Seq[V] {
 // HoldSeq2 is [HoldSeq] for pairs. If their second part is an error, an error of the lock is a last
 // pair with it.
 func HoldSeq2[K, V any](h *Hold, seq iter.Seq2[K, V]) iter.Seq2[K, V] {
-	if seq == nil {
-		return nil
+	if seq == nil || len(h.leases) == 0 {
+		return seq
 	}
 	l := h.lend()
 	return func(yield func(K, V) bool) {
