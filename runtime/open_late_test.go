@@ -116,7 +116,7 @@ func TestOpen_StartWithoutServer(t *testing.T) {
 					}
 				}))
 			}
-			require.Equal(t, 1, log.count("the server could not be reached"))
+			until(t, "the log says so", func() bool { return log.count("the server could not be reached") > 0 })
 			a.start()
 			for _, got := range served {
 				select {
@@ -127,6 +127,7 @@ func TestOpen_StartWithoutServer(t *testing.T) {
 				}
 			}
 			require.Equal(t, id, c.ID())
+			until(t, "the log says that it is there", func() bool { return log.count("the server has been reached") > 0 })
 			require.Equal(t, 1, log.count("the server could not be reached"))
 			require.Equal(t, 1, log.count("the server has been reached"))
 			require.Zero(t, log.count("another server is the master"))
@@ -193,6 +194,7 @@ func TestOpen_StartWithoutServerThatRefuses(t *testing.T) {
 		require.ErrorContains(t, err, "WRONGPASS")
 		require.NotErrorIs(t, err, lockrt.ErrUnavailable)
 	}
+	until(t, "the log says so", func() bool { return log.count("the server could not be reached") > 0 })
 	require.Equal(t, 1, log.count("the server could not be reached"))
 	server.Do("ACL", "SETUSER", "default", ">wrong") // and when it is mended it works
 	until(t, "it has connected", func() bool {
