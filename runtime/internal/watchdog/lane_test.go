@@ -174,7 +174,7 @@ func TestWatchdog_ASilentServerIsTriedAgain(t *testing.T) {
 	})
 }
 
-// What is queued for a server that does not answer is sent to the one that has its keys now.
+// A renewal that is queued for a server that does not answer is sent to the one that has its key now.
 func TestWatchdog_AQueuedRenewalGoesToTheServerOfItsKeyNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var server atomic.Uint32
