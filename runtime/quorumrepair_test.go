@@ -397,6 +397,13 @@ func TestRedLock_OverByTheClock(t *testing.T) {
 	freeAgain(t, all, key)
 }
 
+// takeFromHolder makes the key somebody else's.
+func takeFromHolder(all []site, key string) {
+	for _, s := range all {
+		s.Do("EVAL", "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'somebody', 1)", "1", key)
+	}
+}
+
 // The rest of a lost lease expires, even if its holder does nothing: other processes need the
 // servers.
 func TestRedLock_WhatIsLeftOfALostOneExpires(t *testing.T) {
@@ -405,9 +412,7 @@ func TestRedLock_WhatIsLeftOfALostOneExpires(t *testing.T) {
 	m := redLock(t, all, key, steady)
 	lease := ok(t)(m.Lock(t.Context()))
 	parts(t, lease, 3)
-	for _, s := range all[:2] {
-		s.Do("EVAL", "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'somebody', 1)", "1", key)
-	}
+	takeFromHolder(all[:2], key)
 	receive(t, lease.Context().Done(), "the loss")
 	gone(t, all[2].RedisServer, key)
 	require.ErrorIs(t, lease.Unlock(patient(t)), lockrt.ErrLost)
@@ -423,9 +428,7 @@ func TestRedLock_WhatIsLeftOfAReentryExpires(t *testing.T) {
 	parts(t, outer, 3)
 	inner := ok(t)(m.Lock(outer.Context()))
 	parts(t, inner, 3)
-	for _, s := range all[:2] {
-		s.Do("EVAL", "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], 'somebody', 1)", "1", key)
-	}
+	takeFromHolder(all[:2], key)
 	receive(t, outer.Context().Done(), "the loss of the outer one")
 	receive(t, inner.Context().Done(), "the loss of the inner one")
 	gone(t, all[2].RedisServer, key)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -163,13 +164,14 @@ func TestChange_ThatCannotBeWithdrawn(t *testing.T) {
 		counting(t, nil, func(t *testing.T, x *till) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
+			closes := sync.OnceFunc(func() { close(x.closed) })
 			began := monotonic.Now()
 			_, answered, err := x.Change(ctx, time.Minute, false, func(uint64, uint64, <-chan struct{}) (int64, error) {
 				return 0, errBroke
 			}, &Undo{
 				Withdraw: func(uint64, uint64) (int64, error) {
-					if test.closes && !isClosed(x.closed) {
-						close(x.closed)
+					if test.closes {
+						closes()
 					}
 					return 0, test.err
 				},
@@ -184,15 +186,6 @@ func TestChange_ThatCannotBeWithdrawn(t *testing.T) {
 			require.NoError(t, err, name)
 			require.EqualValues(t, 2, n, "it is settled")
 		})
-	}
-}
-
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
 	}
 }
 

@@ -113,7 +113,7 @@ func (r *RW) of(ctx context.Context, l *leases.Lease) (writes, reads *resource.G
 	consider := func(x *leases.Lease) {
 		g, ok := x.Core().Grant.(*resource.Grant)
 		switch {
-		case !ok || g.Resource() != &r.LineCore || g.Rare().Lost != nil || x.Core().Unlocked || x.Core().Ended() != nil:
+		case !ok || g.Resource() != &r.LineCore || !holds(x, g):
 		case isWriter(g):
 			writes = g
 		case reads == nil || g.Renewed():
@@ -138,15 +138,20 @@ func (r *RW) of(ctx context.Context, l *leases.Lease) (writes, reads *resource.G
 
 // writtenBy returns the grant under which an owner writes, or nil.
 func (r *RW) writtenBy(owner *leases.Owner) *resource.Grant {
-	if owner == nil || r.write == nil || r.write.Rare().Lost != nil {
+	if owner == nil || r.write == nil {
 		return nil
 	}
 	for x := range r.write.Leases {
-		if x.Core().Rare().Owner == owner && !x.Core().Unlocked && x.Core().Ended() == nil {
+		if x.Core().Rare().Owner == owner && holds(x, r.write) {
 			return r.write
 		}
 	}
 	return nil
+}
+
+// holds reports whether a caller has g by x, one of its leases.
+func holds(x *leases.Lease, g *resource.Grant) bool {
+	return g.Rare().Lost == nil && !x.Core().Unlocked && x.Core().Ended() == nil
 }
 
 // Grants returns all grants of this process.
