@@ -100,13 +100,17 @@ func TestErrors_OfASlowDial(t *testing.T) {
 	})
 	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
 	net, _ := over(t, Config{Client: rc, UUID: process.UUID})
-	require.NoError(t, net.Run(process.Leader("k")).Err())
+	run := func() error { // over a connection that was not cut
+		for {
+			if err := net.Run(process.Leader("k")).Err(); !Cut(err) {
+				return err
+			}
+		}
+	}
+	require.NoError(t, run())
 	away.Store(true)
 	proxy.Cut()
-	var err error
-	for Cut(err) || err == nil { // of the connection that it had
-		err = net.Run(process.Leader("k")).Err()
-	}
+	err := run()
 	require.False(t, Unknown(err), "%v", err)
 	require.True(t, Passing(err))
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
@@ -115,7 +119,7 @@ func TestErrors_OfASlowDial(t *testing.T) {
 	require.ErrorContains(t, err, "dial tcp")
 	require.ErrorContains(t, err, "i/o timeout")
 	away.Store(false)
-	require.NoError(t, net.Run(process.Leader("k")).Err())
+	require.NoError(t, run())
 }
 
 // late is the error of a deadline.
