@@ -107,6 +107,50 @@ func TestFault_Semaphore_DrainWithoutAReplyIsGivenBack(t *testing.T) {
 	tidy(t, l.client, l.server, l.key)
 }
 
+// A Drain that fails since no reply comes in time took permits that nobody gets, too.
+func TestFault_Semaphore_DrainThatFailsIsGivenBack(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{OpTimeout: 500 * time.Millisecond})
+	s := l.tenPermits(t)
+	l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreDrain.SHA1()), 0, redistest.Close)
+	got := later(func() error { _, err := s.Drain(t.Context()); return err })
+	until(t, "it has taken all", func() bool { return number(t, l.server, "GET", l.key) == 0 })
+	require.ErrorIs(t, receive(t, got, "the call"), lockrt.ErrUnavailable)
+	until(t, "they are given back", func() bool { return number(t, l.server, "GET", l.key) == 10 })
+	tidy(t, l.client, l.server, l.key)
+}
+
+// A Drain of which one copy has no reply and another one is refused may have taken permits as well.
+func TestFault_Semaphore_DrainWithARefusedCopyIsGivenBack(t *testing.T) {
+	t.Parallel()
+	atBest(t, inTime, func() bool {
+		l := &line{server: redistest.Server(t), key: redistest.Key(t, "k")}
+		l.proxy = redistest.Proxy(t, l.server.Addr())
+		l.client = clientOf(t, l.proxy.URL(), lockrt.Options{})
+		l.warm(t)
+		s := l.tenPermits(t)
+		drains := l.seen(redistest.EvalSHA(scripts.SemaphoreDrain.SHA1()))
+		lost := l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreDrain.SHA1()), 1, redistest.Mute)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		got := later(func() error { _, err := s.Drain(ctx); return err })
+		receive(t, lost.Done(), "the lost reply")
+		end := occupied(t, l.server)
+		for range 3 { // the copy has been refused when there is a third one
+			select {
+			case <-drains:
+			case <-got: // the copy was sent before the server was busy
+				return false
+			}
+		}
+		cancel()
+		require.ErrorIs(t, receive(t, got, "the call that gave up"), context.Canceled)
+		end()
+		until(t, "they are given back", func() bool { return number(t, l.server, "GET", l.key) == 10 })
+		return true
+	})
+}
+
 // After a Drain no permit is free: not even those that an earlier Drain took whose caller has left.
 func TestFault_Semaphore_LateDrainStaysAfterAnother(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,8 @@ func (s *Semaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration)
 }
 
 // Drain takes all free permits and returns how many. Redisson's drainPermits, which also raises a negative number to 0 and takes away a
-// time to live. The Client gives back what a Drain takes after the end of its call, unless another Drain has begun since.
+// time to live. If the call ends without an answer, the Client gives back what it has taken or takes later, unless another
+// Drain has begun since.
 func (s *Semaphore) Drain(ctx context.Context) (int, error) { return (*locks.Semaphore)(s).Drain(ctx) }
 
 // Available asks Redis how many permits are free: if the semaphore does not exist, as many as Acquire would create. The number is

@@ -4,6 +4,7 @@ package counting
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -76,7 +77,8 @@ func (k *Count) Granting() bool                  { return k.c.Granting() }
 func (k *Count) Pause(d time.Duration) bool      { return k.c.Pause(d) }
 func (k *Count) Backoff(tries int) time.Duration { return k.c.Backoff(tries) }
 func (k *Count) Fate(err error) (unknown, passing bool) {
-	return transport.Unknown(err) || transport.Unconfirmed(err), transport.Passing(err)
+	_, another := errors.AsType[*oneOfSeveral](err)
+	return another || transport.Unknown(err) || transport.Unconfirmed(err), transport.Passing(err)
 }
 
 func (k *Count) Spawn(f func()) {
@@ -120,15 +122,17 @@ func (k *Count) Change(ctx context.Context, anyway bool, cmd func(protocol.Reque
 
 // request is Change, and reports whether the outcome is known. undo is for a change that takes something, see [engine.Changes.Change].
 func (k *Count) request(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command, undo *engine.Undo) (n int64, known bool, err error) {
-	copies := false // of a request were sent; the goroutine that sends writes it
 	var said refusal
 	n, answered, err := k.changes.Change(ctx, k.c.OpTimeout, anyway, func(number, oldest uint64, left <-chan struct{}) (int64, error) {
 		reply, again := k.c.Net.RunUntil(left, cmd(numbered(number, oldest)))
-		copies = copies || again
-		return said.hear(inTime(reply.Int()))
+		n, err := said.hear(inTime(reply.Int()))
+		if again && err != nil {
+			err = &oneOfSeveral{err}
+		}
+		return n, err
 	}, undo)
-	if answered && err != nil && copies {
-		answered = false // the error is about one of them
+	if one, ok := errors.AsType[*oneOfSeveral](err); ok {
+		answered, err = false, one.error
 	}
 	known = answered && !transport.Unknown(err)
 	n, err = k.changed(ctx, anyway, n, answered, err, &said)
@@ -142,6 +146,11 @@ func (k *Count) insist(send func() (int64, error)) (int64, error) {
 	n, answered, err := k.changes.Insist(ctx, k.c.OpTimeout, func() (int64, error) { return said.hear(send()) })
 	return k.changed(ctx, true, n, answered, err, &said)
 }
+
+// A oneOfSeveral is the error of one copy of a request. Another copy may have been done.
+type oneOfSeveral struct{ error }
+
+func (e *oneOfSeveral) Unwrap() error { return e.error }
 
 // A refusal is the last error that Redis replied to a request.
 type refusal struct{ last atomic.Pointer[error] }
@@ -197,8 +206,8 @@ func (k *Count) Create(ctx context.Context, n int, ttl time.Duration) (int64, er
 	return k.Change(ctx, false, func(r protocol.Request) protocol.Command { return permits.Create(r, n, ttl) })
 }
 
-// Drain takes all free permits of a semaphore, and returns how many. Those that it takes when the caller has left it gives back, unless
-// another Drain has begun since: after that none is to be free.
+// Drain takes all free permits of a semaphore, and returns how many. Those that it takes when the caller has left, or has got an error, it gives back,
+// unless another Drain has begun since: after that none is to be free.
 func (k *Count) Drain(ctx context.Context) (int64, error) {
 	permits, mine := k.semaphore(), k.drains.Add(1)
 	n, _, err := k.request(ctx, false, permits.Drain, &engine.Undo{

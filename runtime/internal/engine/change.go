@@ -79,7 +79,7 @@ func (ch *Changes) oldest() uint64 {
 	return ch.numbers[0]
 }
 
-// An Undo is for a change that takes something, when its caller has left.
+// An Undo is for a change that takes something, when its caller has left, or has got no answer.
 type Undo struct {
 	// Withdraw has Redis refuse the request from now on, and returns what it did before.
 	Withdraw func(number, oldest uint64) (n int64, err error)
@@ -89,8 +89,8 @@ type Undo struct {
 
 // Change is Insist for a request that counts once, however often it is sent: send gets its number, and the oldest one that is not settled.
 // Without anyway, Change closes left and calls send no more when the caller leaves. The number is settled then: the next request tells Redis to refuse
-// the late copies of this one. A request that is under way may take effect once all the same. With an undo, Change finds out what it did. Until then
-// the number is not settled.
+// the late copies of this one. A request that is under way may take effect once all the same. With an undo, Change finds out what it did, also if
+// the caller gets an error since there is no answer. Until then the number is not settled.
 func (ch *Changes) Change(ctx context.Context, limit time.Duration, anyway bool, send func(number, oldest uint64, left <-chan struct{}) (int64, error), undo *Undo) (n int64, answered bool, err error) {
 	ch.mu.Lock()
 	number := ch.enroll()
@@ -135,20 +135,20 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 			if passing && un.again() {
 				continue
 			}
+			doubtful := err != nil && undo != nil && un.maybe
 			ch.mu.Lock()
 			gone = un.deserted()
-			if gone && err != nil && undo != nil {
-				ch.mu.Unlock()
-				ch.undo(undo, number, un, began)
-				return
+			if !doubtful {
+				ch.settled(number) // first, so that the caller's next request tells Redis that this one is settled
 			}
-			ch.settled(number) // first, so that the caller's next request tells Redis that this one is settled
 			if err == nil {
 				ch.wake()
 			}
 			done <- reply{n, err, earlier && err != nil}
 			ch.mu.Unlock()
 			switch {
+			case doubtful:
+				ch.undo(undo, number, un, began)
 			case passing && anyway:
 				ch.host.Abandoned(false, err)
 			case gone && err == nil && undo != nil:
@@ -181,7 +181,8 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 	return 0, false, nil
 }
 
-// undo finds out what a request did whose caller has left before it was answered, and settles its number. Without an undo, it is settled already.
+// undo finds out what a request did that was not answered, or not before its caller left, and settles its number. Without an undo, it is settled
+// already.
 func (ch *Changes) undo(undo *Undo, number uint64, un unanswered, began monotonic.Time) {
 	if undo == nil {
 		return

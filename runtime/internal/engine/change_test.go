@@ -120,6 +120,39 @@ func TestChange_UnderWayWhenTheCallerLeaves(t *testing.T) {
 	}
 }
 
+// A change without an answer in time is withdrawn, too, when its caller gets an error.
+func TestChange_WithoutAnAnswerInTime(t *testing.T) {
+	t.Parallel()
+	for name, last := range map[string]error{"each broke": errBroke, "the last one was refused": errLasting} {
+		counting(t, nil, func(t *testing.T, x *till) {
+			var late []int64
+			withdrawn := 0
+			began := monotonic.Now()
+			_, answered, err := x.Change(t.Context(), 5050*time.Millisecond, false, func(uint64, uint64, <-chan struct{}) (int64, error) {
+				if monotonic.Since(began) > 2*time.Second {
+					return 0, last
+				}
+				return 0, errBroke
+			}, &Undo{
+				Withdraw: func(number, oldest uint64) (int64, error) {
+					require.Equal(t, number, oldest, name)
+					withdrawn++
+					return 5, nil
+				},
+				Late: func(n int64) { late = append(late, n) },
+			})
+			require.False(t, answered, name)
+			require.ErrorIs(t, err, last, name)
+			x.goroutines.Wait()
+			require.Equal(t, 1, withdrawn, name)
+			require.Equal(t, []int64{5}, late, name)
+			n, _, err := x.Change(t.Context(), time.Minute, false, oldest, nil)
+			require.NoError(t, err, name)
+			require.EqualValues(t, 2, n, "it is settled")
+		})
+	}
+}
+
 // A tardy host starts goroutines when it is told to.
 type tardy struct {
 	*till
