@@ -62,6 +62,26 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// A release without an answer is no outage of the call, also if another lock was lost.
+func TestAfterWork_LostAndNotReleased(t *testing.T) {
+	t.Parallel()
+	reason := errors.New("reason")
+	loss := failure.Lost(errors.New("expired"))
+	silent := fmt.Errorf("release: %w: %w", failure.ErrUnavailable, reason)
+	for name, more := range map[string]error{
+		"lost first":    failure.Join(loss, silent),
+		"silent first":  failure.Join(silent, loss),
+		"of an unlock":  fmt.Errorf("unlock: %w", failure.OfRelease(failure.Join(loss, silent))),
+		"of one of two": failure.Join(failure.OfRelease(failure.Join(loss, silent)), loss),
+	} {
+		err := failure.AfterWork(t.Context(), loss, more)
+		require.ErrorIs(t, err, failure.ErrLost, name)
+		require.ErrorIs(t, err, reason, name)
+		require.NotErrorIs(t, err, failure.ErrUnavailable, name)
+	}
+	require.Equal(t, loss, failure.AfterWork(t.Context(), loss, failure.OfRelease(fmt.Errorf("%w: %w", failure.ErrLost, silent))))
+}
+
 func TestAfterWork(t *testing.T) {
 	t.Parallel()
 	loss := failure.Lost(errors.New("expired"))

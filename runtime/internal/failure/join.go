@@ -21,12 +21,18 @@ func Join(err, more error) error {
 
 // besidesLoss returns what err says besides a loss: that another lock could not be released, for example.
 func besidesLoss(err error) error {
-	var both *joined
-	switch {
-	case !errors.Is(err, ErrLost):
+	if !errors.Is(err, ErrLost) {
 		return err
-	case errors.As(err, &both):
-		return Join(besidesLoss(both.first), besidesLoss(both.second))
+	}
+	switch e := err.(type) {
+	case *joined:
+		return Join(besidesLoss(e.first), besidesLoss(e.second))
+	case *apart:
+		if rest := besidesLoss(e.err); rest != nil {
+			return &apart{rest, e.from}
+		}
+	case interface{ Unwrap() error }:
+		return besidesLoss(e.Unwrap())
 	}
 	return nil
 }
