@@ -507,6 +507,37 @@ func TestEvery_BelowALeaseOfItsName(t *testing.T) {
 	k.inTurn(t, 2, time.Time{})
 }
 
+// A Run whose outer lease has ended is in the way of none below the next lease.
+func TestEvery_BelowTheNextLeaseOfItsName(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	job, k := redistest.Key(t, "job"), newTicker()
+	m := c.Mutex(job)
+	lease := ok(t)(m.Lock(patient(t), lockrt.WithFencing()))
+	in, out := make(chan struct{}), make(chan struct{})
+	first := later(func() error {
+		return c.Every(job, 100*time.Millisecond, func(context.Context, lockrt.Tick) error {
+			close(in)
+			<-out
+			return nil
+		}).Run(lease.Context())
+	})
+	receive(t, in, "the first run")
+	_, err := m.ForceUnlock(patient(t))
+	require.NoError(t, err)
+	receive(t, lease.Context().Done(), "the loss")
+	next := ok(t)(m.Lock(patient(t), lockrt.WithFencing()))
+	ctx, cancel := context.WithCancel(next.Context())
+	second := later(func() error { return c.Every(job, 100*time.Millisecond, k.tick).Run(ctx) })
+	k.inTurn(t, 2, time.Time{})
+	close(out)
+	require.Error(t, receive(t, first, "the first Run"))
+	require.ErrorContains(t, c.Every(job, 100*time.Millisecond, k.tick).Run(ctx), "another Run of this schedule")
+	cancel()
+	require.ErrorIs(t, receive(t, second, "the second Run"), context.Canceled)
+	free(t, next)
+}
+
 func TestEvery_WhatCannotBe(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, lockrt.Options{})

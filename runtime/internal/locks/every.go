@@ -47,12 +47,28 @@ func (s *Schedule) Run(ctx context.Context) error {
 		return core.FailedAt("every", s.name, err)
 	}
 	if outer := leases.Enterable(ctx, s.c.Core(), s.name); outer != nil && outer.Err() == nil { // then each run enters again, and waits for no other one
-		if _, another := s.c.entered.LoadOrStore(s.name, nil); another {
+		if !s.enters(outer) {
 			return core.FailedAt("every", s.name, fmt.Errorf("%w: another Run of this schedule is below a lease of its key, as this one is: they would run at the same time", failure.ErrBadOption))
 		}
-		defer s.c.entered.Delete(s.name)
+		defer s.c.entered.CompareAndDelete(s.name, outer)
 	}
 	return core.FailedAt("every", s.name, s.of.Run(ctx))
+}
+
+// enters records that a Run is below outer, a lease of its key, and reports false if another one is below such a lease. One whose lease has ended can
+// enter that no more.
+func (s *Schedule) enters(outer *leases.Lease) bool {
+	for {
+		before, another := s.c.entered.LoadOrStore(s.name, outer)
+		switch {
+		case !another:
+			return true
+		case before.(*leases.Lease).Err() == nil:
+			return false
+		case s.c.entered.CompareAndSwap(s.name, before, outer):
+			return true
+		}
+	}
 }
 
 // A worker implements election.Worker.
