@@ -436,6 +436,21 @@ func TestRedLock_WhatIsLeftOfAReentryExpires(t *testing.T) {
 	require.ErrorIs(t, outer.Unlock(patient(t)), lockrt.ErrLost)
 }
 
+// The rest of a lease that is lost expires as soon as no lease under it needs it.
+func TestRedLock_WhatIsLeftExpiresWithTheLastLeaseUnderIt(t *testing.T) {
+	t.Parallel()
+	all, key := sites(t, 3), redistest.Key(t, "k")
+	m, clients := redLockAndClients(t, all, key, steady)
+	outer := ok(t)(m.Lock(t.Context()))
+	parts(t, outer, 3)
+	inner := ok(t)(clients[2].Mutex(key).Lock(outer.Context()))
+	takeFromHolder(all[:2], key)
+	receive(t, outer.Context().Done(), "the loss")
+	require.NoError(t, inner.Unlock(patient(t)))
+	gone(t, all[2].RedisServer, key)
+	require.ErrorIs(t, outer.Unlock(patient(t)), lockrt.ErrLost)
+}
+
 // A call that cannot get a majority any more, since most Clients are closed, fails with that
 // reason.
 func TestRedLock_MostClientsClosed(t *testing.T) {

@@ -275,6 +275,7 @@ func (g *Grant) End(l *leases.Lease) (*ReleaseOp, error) {
 		if !g.Idle && outer.Core().Ended() != nil {
 			g.rest()
 		}
+		g.expire()
 	case loss != nil:
 		g.forget()
 	case errors.Is(l.Core().Ended(), failure.ErrLost):
@@ -301,6 +302,11 @@ func (g *Grant) Expire(l *leases.Lease) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	l.Core().Spent = true
+	g.expire()
+}
+
+// expire stops the renewal if all leases of g are parts of leases that are lost.
+func (g *Grant) expire() {
 	for one := range g.Leases {
 		if !one.Core().Spent {
 			return
@@ -308,7 +314,7 @@ func (g *Grant) Expire(l *leases.Lease) {
 	}
 	if g.State <= engine.GrantLingering && g.First != nil {
 		g.More().limit = 1 // not 0, so that LimitTo has it renewed again for the next holder
-		r.Client.Watchdog.Limit(&g.Guard, core.Now())
+		g.Resource().Client.Watchdog.Limit(&g.Guard, core.Now())
 	}
 }
 
