@@ -8,6 +8,7 @@ import (
 	"go/types"
 	"maps"
 	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -141,6 +142,7 @@ type checker struct {
 	preset *directive.Directive // where that is from, or nil
 	uses   []Use                // of the file that is being checked
 	names  *templates.Names     // package scope and what is generated
+	shared []string             // the variables of locks that the output of shared files has, but for numbers behind them
 	given  map[string]token.Pos
 	named  map[*directive.Interface]names
 	specs  map[token.Pos]*ast.TypeSpec // of the package, by the position of the name
@@ -232,14 +234,38 @@ func (c *checker) reserveSpecs(iface *directive.Interface) {
 	}
 	for method, e := range c.run.entries(obj.Type()) {
 		if slices.ContainsFunc(e.effects, (*effect).locks) {
-			c.names.Reserve(c.names.Pick(specVar(iface, method)) + "Result") // two of one name have numbers there, in some order
+			name := specVar(iface, method)
+			c.names.Reserve(name, name+closer)
+			c.shared = append(c.shared, name)
 		}
 	}
 }
 
-// specVar is the variable that has the options of a method's lock.
+// specVar is the variable that has the options of a method's lock, unless the name is taken.
 func specVar(iface *directive.Interface, method string) string {
 	return "lock" + upperFirst(iface.Spec.Name.Name) + upperFirst(method)
+}
+
+// closer ends the name of the type that a method's lock has for a result.
+const closer = "Result"
+
+// pickSpec takes a name for the variable that has the options of a method's lock. In the output of a test file it is none that the output of the
+// package can have: that has numbers where names are taken, which depend on the order there.
+func (c *checker) pickSpec(iface *directive.Interface, method string) string {
+	name := specVar(iface, method)
+	for c.isShared(name) || c.isShared(name+closer) {
+		name += "Test"
+	}
+	return c.names.Pick(name)
+}
+
+// isShared reports whether the output of a shared file can have a name for a variable of a lock, or for the type of its result.
+func (c *checker) isShared(name string) bool {
+	const digits = "0123456789"
+	return slices.ContainsFunc(c.shared, func(of string) bool {
+		rest, ok := strings.CutPrefix(name, of)
+		return ok && strings.Trim(strings.TrimPrefix(strings.TrimLeft(rest, digits), closer), digits) == ""
+	})
 }
 
 func (c *checker) nameOne(iface *directive.Interface) names {

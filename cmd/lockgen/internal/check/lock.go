@@ -20,7 +20,7 @@ func (c *checker) lock(iface *directive.Interface, m *method, context int) *mode
 	l := &model.Lock{
 		Builder:  c.builder(iface, m),
 		SpecName: c.pkg.Name + "." + iface.Spec.Name.Name + "." + m.fn.Name(),
-		SpecVar:  c.names.Pick(specVar(iface, m.fn.Name())),
+		SpecVar:  c.pickSpec(iface, m.fn.Name()),
 		Wait:     model.UntilDone,
 		Context:  context,
 	}

@@ -64,7 +64,7 @@ func (c *checker) serviceMethod(iface *directive.Interface, m *method) *model.Me
 	if out.Lock != nil && stream != nil {
 		out.Lock.Stream = stream
 		if len(stream.Methods) > 0 {
-			stream.Closer = c.names.Pick(out.Lock.SpecVar + "Result")
+			stream.Closer = c.names.Pick(out.Lock.SpecVar + closer)
 		}
 	}
 	return out
