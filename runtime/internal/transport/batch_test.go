@@ -167,7 +167,7 @@ func TestBatcher_ALoneCallerOnAPipelinedConnection(t *testing.T) {
 			if own {
 				net.markShared()
 				madeDirect(t, net)
-				conn := net.direct.idle.Load().conn
+				conn := net.direct.all[0].idle.Load().conn
 				require.NoError(t, conn.Do(pipelines, conn.B().Ping().Build()).Error())
 			} else {
 				require.NoError(t, net.rc.Do(pipelines, net.rc.B().Ping().Build()).Error())
@@ -184,7 +184,7 @@ func TestBatcher_ALoneCallerOnAPipelinedConnection(t *testing.T) {
 			require.Equal(t, answer{granted: true, again: true}, <-answers)
 			<-lose.Done()
 			require.True(t, net.pipelined.Load(), "no lone caller sends over the shared one any more")
-			require.False(t, own && (net.Idle() || net.direct.made.Load()), "nor over a pipelined one of its own, for which there may be another")
+			require.False(t, own && (net.Idle() || net.direct.all[0].made.Load()), "nor over a pipelined one of its own, for which there may be another")
 			net.lateness.strays.mu.Lock()
 			require.NotZero(t, net.lateness.strays.n, "the command that was given up may still lock the key")
 			net.lateness.strays.mu.Unlock()
@@ -217,11 +217,11 @@ func TestBatcher_ALoneCallerOfManyKeys(t *testing.T) {
 		}
 	}
 	alone := func(n int) {
-		before := net.direct.idle.Load().used
+		before := net.direct.all[0].idle.Load().used
 		b.SubmitAll(requests(n), true)
 		if n <= mostBatched {
 			require.Len(t, answers, n, "on the goroutine of the caller")
-			require.Greater(t, net.direct.idle.Load().used, before, "over its connection")
+			require.Greater(t, net.direct.all[0].idle.Load().used, before, "over its connection")
 		}
 		answered(n)
 	}
@@ -252,11 +252,11 @@ func TestBatcher_SeveralCallers(t *testing.T) {
 	s := b.box.one
 	answers := make(chan error, 2)
 	began(s) // the script of another caller is under way
-	before := net.direct.idle.Load().used
+	before := net.direct.all[0].idle.Load().used
 	b.Submit(x.taking(1, answers), true)
 	require.Len(t, answers, 1, "on the goroutine of the caller")
 	require.NoError(t, <-answers)
-	require.Greater(t, net.direct.idle.Load().used, before)
+	require.Greater(t, net.direct.all[0].idle.Load().used, before)
 
 	// A caller gets the call for its own requests at once, so that it is not blocked for those of another one.
 	begin := func(numbers ...uint64) (*call, *exclusive) {
@@ -284,7 +284,7 @@ func TestBatcher_SeveralCallers(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 
 	net.crowd.joins(10 * mostFew)
-	before = net.direct.idle.Load().used
+	before = net.direct.all[0].idle.Load().used
 	b.Submit(x.taking(2, answers), true)
 	require.Empty(t, answers)
 	c = s.call(b.kind, nil) // of the sender that the test plays
@@ -293,7 +293,7 @@ func TestBatcher_SeveralCallers(t *testing.T) {
 	require.False(t, c.answer(reply, short))
 	c.recycle()
 	require.NoError(t, <-answers)
-	require.Greater(t, net.direct.idle.Load().used, before)
+	require.Greater(t, net.direct.all[0].idle.Load().used, before)
 }
 
 // The direct connection is made for several callers, also if none may be blocked until it is answered, and not for one of these that is alone.
@@ -315,7 +315,7 @@ func TestBatcher_SeveralCallersHaveADirectConnectionMade(t *testing.T) {
 	for range 10 {
 		take()
 	}
-	require.False(t, net.direct.made.Load())
+	require.False(t, net.direct.all[0].made.Load())
 	net.crowd.joins(2)
 	require.Eventually(t, func() bool {
 		take()

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,124 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 )
 
+// directs are the connections besides the shared one: usually one, and up to mostDirects while commands over the shared one wait for a processor.
+//
+// If the processors of this process have other work, an answer over the shared connection takes about 10 ms, see [direct]. Over a connection of its own,
+// most commands take as long as the server needs. The others have that connection meanwhile, so that one is not enough for several callers.
+type directs struct {
+	link   *link
+	on     bool          // the time limit of a request is known, and there is one server
+	rest   time.Duration // a connection is closed that is not used for this long; see direct.want, too
+	all    [mostDirects]direct
+	own    pace         // over these connections
+	shared pace         // over the shared one
+	until  atomic.Int64 // all of them are used until then, a monotonic.Time; 0 if only the first one is
+}
+
+const (
+	// directRest is the rest of directs, but in tests.
+	directRest = 4 * time.Second
+	// mostDirects was measured with two processors and 40 goroutines that compute: 16 callers lock and unlock a quarter more often than with 8, and as
+	// often as with 32.
+	mostDirects = 16
+	// crossing is the time from which on an answer over the shared connection has waited for a processor, unless it takes as long over a direct one.
+	crossing = 5 * time.Millisecond
+	// spreadFor is how long all connections are used after commands over the shared one have waited for a processor.
+	spreadFor = time.Second
+)
+
+func (d *directs) init(l *link) {
+	d.link = l
+	for i := range d.all {
+		d.all[i].of = d
+	}
+}
+
+// spread reports whether all connections are used.
+func (d *directs) spread() bool {
+	until := d.until.Load()
+	if until == 0 {
+		return false
+	}
+	if monotonic.Now() < monotonic.Time(until) {
+		return true
+	}
+	d.until.CompareAndSwap(until, 0)
+	return false
+}
+
+// used returns the connections that are used now.
+func (d *directs) used() []direct {
+	if d.spread() {
+		return d.all[:]
+	}
+	return d.all[:1]
+}
+
+// take returns a connection, for a goroutine that gives it back, or nil if none is idle.
+func (d *directs) take() *exclusive {
+	used := d.used()
+	for i := range used {
+		if own := used[i].take(); own != nil {
+			return own
+		}
+	}
+	return nil
+}
+
+// idle reports whether take would return a connection.
+func (d *directs) idle() bool {
+	used := d.used()
+	for i := range used {
+		if used[i].idle.Load() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// want starts making one more connection, see [direct.want]. It does not block.
+func (d *directs) want() {
+	if !d.on {
+		return
+	}
+	used := d.used()
+	for i := range used {
+		if !used[i].made.Load() {
+			used[i].want()
+			return
+		}
+	}
+}
+
+// drop ends the connections that are idle.
+func (d *directs) drop() {
+	var closing sync.WaitGroup // closing a mute connection takes a second
+	for i := range d.all {
+		closing.Go(d.all[i].drop)
+	}
+	closing.Wait()
+}
+
+// run sends a command over own, see [direct.run].
+func (d *directs) run(until *deadline, own *exclusive, cmd protocol.Command) rueidis.RedisResult {
+	began := monotonic.Now()
+	reply := own.of.run(until, own, cmd)
+	if reply.NonRedisError() == nil {
+		d.own.noteFirst(monotonic.Since(began))
+	}
+	return reply
+}
+
+// beside notes how long a command over the shared connection took. All connections are used for a while if that is longer than usual, and much longer
+// than over a connection of its own: then it is not the way to the server that takes the time.
+func (d *directs) beside(took, usual time.Duration) {
+	d.shared.noteFirst(took)
+	if took, own := d.shared.typical(), d.own.typical(); took > usual && own > 0 && own < took/4 {
+		d.until.Store(int64(monotonic.Now().Add(spreadFor)))
+	}
+}
+
 // A direct is a connection besides the shared one, for one goroutine at a time, which writes and reads itself: a caller, or a sender.
 //
 // The shared connection is like that until two commands are under way at once. From then on rueidis has goroutines that write
@@ -19,20 +138,16 @@ import (
 // in a short time that is alone, or one of several, has this connection made, and each command that finds it idle goes over it. A
 // connection that nothing has used for a while is closed: the server has a limit, and rueidis asks over each whether it is well.
 type direct struct {
-	link  *link
-	on    bool                      // the time limit of a request is known, and there is one server
-	rest  time.Duration             // a connection is closed that is not used for this long; see want, too
+	of    *directs
 	idle  atomic.Pointer[exclusive] // nil while a goroutine has it, or there is none
 	made  atomic.Bool               // there is one, or about to be
 	asked atomic.Int64              // when it was wanted last, a monotonic.Time; 0 for never
 	looks atomic.Bool               // a timer is set that looks whether it was used
 }
 
-// directRest is the rest of a direct, but in tests.
-const directRest = 4 * time.Second
-
 // An exclusive is a connection that one goroutine at a time has.
 type exclusive struct {
+	of   *direct
 	conn rueidis.DedicatedClient
 	used monotonic.Time // when it was given back last; read by the goroutine that has it, or when it is idle
 }
@@ -48,13 +163,13 @@ func (d *direct) take() *exclusive {
 // give returns the connection.
 func (d *direct) give(own *exclusive) {
 	own.used = monotonic.Now()
-	d.keep(own, d.rest)
+	d.keep(own, d.of.rest)
 }
 
 // keep makes the connection one that may be taken, and looks after that time whether it was.
 func (d *direct) keep(own *exclusive, look time.Duration) {
 	d.idle.Store(own)
-	if d.link.stopped() {
+	if d.of.link.stopped() {
 		d.drop()
 	} else {
 		d.watch(look)
@@ -73,7 +188,7 @@ func (d *direct) watch(after time.Duration) {
 		if own == nil {
 			return // a goroutine has it, and gives it back, or there is none
 		}
-		if left := d.rest - monotonic.Since(own.used); left > 0 {
+		if left := d.of.rest - monotonic.Since(own.used); left > 0 {
 			d.keep(own, left)
 			return
 		}
@@ -98,12 +213,12 @@ func (d *direct) end(own *exclusive) {
 // no use.
 func (d *direct) run(until *deadline, own *exclusive, cmd protocol.Command) rueidis.RedisResult {
 	if until == nil {
-		until = &deadline{at: monotonic.Now().Add(d.link.cfg.OpTimeout).Std()}
+		until = &deadline{at: monotonic.Now().Add(d.of.link.cfg.OpTimeout).Std()}
 	}
-	reply := d.link.broken(d.link.runOn(until, own.conn, cmd))
+	reply := d.of.link.broken(d.of.link.runOn(until, own.conn, cmd))
 	switch {
 	case until.stop():
-		d.link.cfg.User.Go(own.conn.Close) // which waits for a mute server
+		d.of.link.cfg.User.Go(own.conn.Close) // which waits for a mute server
 		d.made.Store(false)
 	case reply.NonRedisError() == nil:
 		d.give(own)
@@ -115,27 +230,27 @@ func (d *direct) run(until *deadline, own *exclusive, cmd protocol.Command) ruei
 
 // want starts making a connection, unless there is one, or none was wanted within rest before. It does not block.
 func (d *direct) want() {
-	if !d.on || d.made.Load() || d.link.stopped() {
+	if d.made.Load() || d.of.link.stopped() {
 		return
 	}
 	at := monotonic.Now()
 	before := monotonic.Time(d.asked.Swap(int64(at)))
-	if !before.IsZero() && at.Sub(before) < d.rest && d.made.CompareAndSwap(false, true) {
-		d.link.cfg.User.Go(d.make)
+	if !before.IsZero() && at.Sub(before) < d.of.rest && d.made.CompareAndSwap(false, true) {
+		d.of.link.cfg.User.Go(d.make)
 	}
 }
 
 // make makes a connection that works. If it cannot, nothing tries again within rest.
 func (d *direct) make() {
-	conn := d.link.dedicate(d.link.cfg.Stopped, d.link.rc)
+	conn := d.of.link.dedicate(d.of.link.cfg.Stopped, d.of.link.rc)
 	switch {
 	case conn == nil:
 	case conn.Do(context.Background(), conn.B().Ping().Build()).NonRedisError() == nil:
-		d.give(&exclusive{conn: conn})
+		d.give(&exclusive{of: d, conn: conn})
 		return
 	default:
 		conn.Close()
-		d.link.pause(d.rest)
+		d.of.link.pause(d.of.rest)
 	}
 	d.made.Store(false)
 }

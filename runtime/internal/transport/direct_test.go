@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -30,7 +31,7 @@ func TestDirect_IsClosedAtRest(t *testing.T) {
 			synctest.Wait()
 		}
 		stopped := make(chan struct{})
-		d := &direct{link: &link{cfg: Config{Stopped: stopped}}, on: true, rest: 10 * time.Second}
+		d := &direct{of: &directs{link: &link{cfg: Config{Stopped: stopped}}, rest: 10 * time.Second}}
 		for range 2 { // one is made again
 			conn := &closable{}
 			d.made.Store(true)
@@ -90,7 +91,7 @@ func TestDirect_ThatHasBroken(t *testing.T) {
 	x.proxy.Cut()
 	require.Error(t, x.net.direct.run(nil, own, x.process.Inspect(x.key)).Error())
 	require.False(t, x.net.Idle())
-	require.False(t, x.net.direct.made.Load())
+	require.False(t, x.net.direct.all[0].made.Load())
 }
 
 // A connection that rueidis has pipelined by itself is given up by the first command that finds it so, also by one that no caller is blocked for.
@@ -102,11 +103,11 @@ func TestDirect_ThatIsPipelined(t *testing.T) {
 	require.True(t, x.net.Idle())
 	pipelines, end := context.WithCancel(t.Context())
 	defer end()
-	conn := x.net.direct.idle.Load().conn
+	conn := x.net.direct.all[0].idle.Load().conn
 	require.NoError(t, conn.Do(pipelines, conn.B().Ping().Build()).Error())
 	require.NoError(t, x.net.Run(x.process.Inspect(x.key)).Err())
 	require.False(t, x.net.Idle())
-	require.False(t, x.net.direct.made.Load(), "there may be another")
+	require.False(t, x.net.direct.all[0].made.Load(), "there may be another")
 }
 
 // A caller that comes now and then has no connection made, which it would not use.
@@ -117,7 +118,7 @@ func TestDirect_IsMadeForTheSecondCaller(t *testing.T) {
 		u := &fake{}
 		stopped := make(chan struct{})
 		l := &link{rc: client, cfg: Config{Stopped: stopped, User: u, OpTimeout: time.Second}}
-		d := &direct{link: l, on: true, rest: 3 * time.Second}
+		d := &direct{of: &directs{link: l, rest: 3 * time.Second}}
 		for range 5 {
 			<-time.After(3 * time.Second)
 			d.want()
@@ -163,4 +164,162 @@ func (*answering) B() rueidis.Builder { return rueidis.Builder{} }
 
 func (*answering) Do(context.Context, rueidis.Completed) rueidis.RedisResult {
 	return rueidis.RedisResult{}
+}
+
+// Several direct connections are used if commands over the shared one wait for a processor: they take long, and those over a direct one do not. That ends
+// some time after the last one that has waited.
+func TestDirects_Spread(t *testing.T) {
+	t.Parallel()
+	const usual = 5 * time.Millisecond
+	for name, test := range map[string]struct {
+		own, shared time.Duration
+		spread      bool
+	}{
+		"busy processors":            {own: 20 * time.Microsecond, shared: 10 * time.Millisecond, spread: true},
+		"some answers wait as well":  {own: 2 * time.Millisecond, shared: 10 * time.Millisecond, spread: true},
+		"as fast as usual":           {own: 20 * time.Microsecond, shared: usual},
+		"a server that is far":       {own: 10 * time.Millisecond, shared: 10 * time.Millisecond},
+		"nothing to compare it with": {shared: 10 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &directs{}
+			d.init(&link{})
+			if test.own > 0 {
+				d.own.noteFirst(test.own)
+			}
+			d.beside(test.shared, usual)
+			require.Equal(t, test.spread, d.spread(), name)
+			if !test.spread {
+				return
+			}
+			<-time.After(spreadFor - time.Nanosecond)
+			require.True(t, d.spread(), name)
+			d.beside(test.shared, usual)
+			<-time.After(spreadFor - time.Nanosecond)
+			require.True(t, d.spread(), name)
+			<-time.After(time.Nanosecond)
+			require.False(t, d.spread(), name)
+			require.Zero(t, d.until.Load(), name)
+			for range 100 { // the processors are idle again
+				d.beside(0, usual)
+			}
+			d.until.Store(0)
+			d.beside(usual, usual)
+			require.False(t, d.spread(), name)
+		})
+	}
+}
+
+// A direct connection is made if none is idle, and no more than are used. Those that are used no more are closed at rest.
+func TestDirects_AreMadeWhenNoneIsIdle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, u := &dedicating{}, &fake{}
+		d := &directs{on: true, rest: 4 * time.Second}
+		d.init(&link{rc: client, cfg: Config{Stopped: make(chan struct{}), User: u, OpTimeout: time.Second}})
+		several := func(on bool) {
+			d.until.Store(0)
+			if on {
+				d.until.Store(int64(monotonic.Now().Add(time.Hour)))
+			}
+		}
+		wants := func() (n int32) {
+			for range 3 * mostDirects {
+				d.want()
+				u.wg.Wait()
+			}
+			return client.made.Load()
+		}
+		require.EqualValues(t, 1, wants())
+		several(true)
+		require.EqualValues(t, mostDirects, wants())
+
+		taken := map[*exclusive]bool{}
+		for range mostDirects {
+			require.True(t, d.idle())
+			own := d.take()
+			require.NotNil(t, own)
+			require.False(t, taken[own], "one goroutine at a time has it")
+			taken[own] = true
+		}
+		require.False(t, d.idle())
+		require.Nil(t, d.take())
+		for own := range taken {
+			own.of.give(own)
+		}
+		require.EqualValues(t, mostDirects, wants())
+
+		several(false)
+		<-time.After(3 * time.Second)
+		own := d.take()
+		require.False(t, d.idle(), "the others are not used")
+		require.Nil(t, d.take())
+		own.of.give(own)
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		for i := range d.all {
+			require.Equal(t, i == 0, d.all[i].made.Load(), i)
+		}
+		d.drop()
+		require.False(t, d.all[0].made.Load())
+		<-time.After(time.Hour) // until its timer has come
+	})
+}
+
+// A parting connection is closed when all have begun to close.
+type parting struct {
+	closable
+
+	all *sync.WaitGroup
+}
+
+func (c *parting) Close() {
+	c.closable.Close()
+	c.all.Done()
+	c.all.Wait()
+}
+
+// Connections of which each takes long to close are closed at the same time.
+func TestDirects_DropAllAtOnce(t *testing.T) {
+	t.Parallel()
+	d := &directs{rest: time.Hour}
+	d.init(&link{cfg: Config{Stopped: make(chan struct{})}})
+	var all sync.WaitGroup
+	all.Add(mostDirects)
+	for i := range d.all {
+		one := &d.all[i]
+		one.made.Store(true)
+		one.give(&exclusive{of: one, conn: &parting{all: &all}})
+	}
+	d.drop()
+	for i := range d.all {
+		require.False(t, d.all[i].made.Load())
+	}
+}
+
+// Each caller of a process whose processors have other work has a script and a connection of its own, also if they are a crowd, while there are
+// connections. A caller that finds none leaves its request to a sender.
+func TestBatcher_CallersOfABusyProcess(t *testing.T) {
+	t.Parallel()
+	x := newDirectTest(t)
+	defer x.end()
+	net := x.net
+	b := net.Outbox().Batcher(x.process.Takes(), true)
+	answers := make(chan error, 10)
+	submit := func(n uint64) { b.Submit(x.taking(n, answers), true) }
+	net.crowd.joins(mostSpread / 2)
+	net.direct.until.Store(int64(monotonic.Now().Add(time.Hour)))
+	first := net.direct.take()
+	require.Eventually(t, func() bool {
+		net.direct.want()
+		return net.direct.all[1].made.Load() && net.Idle()
+	}, time.Minute, time.Millisecond)
+	before := net.direct.all[1].idle.Load().used
+	for n := range uint64(5) {
+		submit(n)
+		require.NoError(t, <-answers)
+	}
+	require.Greater(t, net.direct.all[1].idle.Load().used, before)
+	require.Empty(t, answers)
+	first.of.give(first)
 }

@@ -17,6 +17,13 @@ func (p *pace) note(d time.Duration) {
 	p.took.Store(before + (int64(d)-before)/8)
 }
 
+// noteFirst is note, but the first response time counts in full: two such paces compare from the beginning.
+func (p *pace) noteFirst(d time.Duration) {
+	if !p.took.CompareAndSwap(0, int64(d)) {
+		p.note(d)
+	}
+}
+
 func (p *pace) typical() time.Duration { return time.Duration(p.took.Load()) }
 
 // A crowd counts the requests of all batchers that have no answer. The zero value has none.
@@ -46,6 +53,12 @@ const crowdScripts = 32
 
 // size returns how many requests were under way at once lately.
 func (c *crowd) size() int { return int(c.most.Load()) }
+
+// soonEach is how long the client needs for each request of a crowd, to read and to pass on the answer.
+const soonEach = 10 * time.Microsecond
+
+// handling returns how long the client needs for all requests of a crowd.
+func (c *crowd) handling() time.Duration { return time.Duration(c.size()) * soonEach }
 
 // traffic counts the scripts under way over the shared connection. The zero value has none.
 type traffic struct {

@@ -17,8 +17,8 @@ type way struct {
 	beside bool
 }
 
-// way returns the way of a command: over the direct connection if that is idle, else over the shared one unless that has a request
-// whose answer is late. The direct one is made if several requests were under way at once lately.
+// way returns the way of a command: over a direct connection that is idle, else over the shared one unless that has a request
+// whose answer is late. A direct one is made if several requests were under way at once lately.
 func (t *Transport) way(cmd protocol.Command) way {
 	own := t.direct.take()
 	if own == nil && t.crowd.size() > 1 {
@@ -47,7 +47,12 @@ func (t *Transport) runShared(ctx context.Context, cmd protocol.Command) rueidis
 	}
 	defer t.traffic.end()
 	if t.cluster == nil {
-		return t.runOn(ctx, t.rc, cmd)
+		began := monotonic.Now()
+		reply := t.runOn(ctx, t.rc, cmd)
+		if t.direct.on && reply.NonRedisError() == nil {
+			t.direct.beside(monotonic.Since(began), crossing+t.crowd.handling())
+		}
+		return reply
 	}
 	return t.runRouted([]protocol.Command{cmd})[0]
 }
@@ -105,8 +110,8 @@ func (t *Transport) Prompt() bool {
 	return t.brief && (!t.pipelined.Load() || t.direct.on) && monotonic.Since(monotonic.Time(t.spoke.Load())) < 50*time.Millisecond
 }
 
-// Idle reports whether there is a direct connection that no caller has.
-func (t *Transport) Idle() bool { return t.direct.idle.Load() != nil }
+// Idle reports whether there is a direct connection that no caller has and that may be taken.
+func (t *Transport) Idle() bool { return t.direct.idle() }
 
 // RunAside sends a command over the tracked connection, if there is one and it answers: the shared one has a request without
 // an answer, and may hold up what is sent behind that for as long. The command is sent once: a caller that sends it again has

@@ -92,7 +92,7 @@ func newSenders(box *Outbox, slot uint16) *senders {
 // mutex.
 func (s *senders) begin(kind, n int, inline bool) (c *call, own *exclusive) {
 	net := s.box.net
-	alone := s.added(kind, n) && n <= s.box.kinds[kind].most && (s.of[kind].scripts == 0 || net.few())
+	alone := s.added(kind, n) && n <= s.box.kinds[kind].most && (s.of[kind].scripts == 0 || net.few() || net.spread())
 	if !s.begins(kind) {
 		return nil, nil
 	}

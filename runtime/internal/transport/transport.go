@@ -58,7 +58,7 @@ type Transport struct {
 	guards     *guards  // of the cluster
 	hub        *hub.Hub
 	watcher    topologyWatcher
-	direct     direct
+	direct     directs
 	spares     spares
 	tracker    tracker
 	renewals   pendings      // that have no answer over the shared connections
@@ -74,7 +74,8 @@ func New(cfg Config) *Transport {
 	t := &Transport{link: link{rc: cfg.Client, cfg: cfg}}
 	l := &t.link
 	t.confirming = make(chan struct{}, mostConfirming)
-	t.tracker.link, t.direct.link, t.spares.link, t.watcher.link = l, l, l, l
+	t.direct.init(l)
+	t.tracker.link, t.spares.link, t.watcher.link = l, l, l
 	t.spares.to = map[string]*spare{}
 	t.Rest(directRest, spareRest)
 	switch l.rc.Mode() {
@@ -99,11 +100,11 @@ func New(cfg Config) *Transport {
 	return t
 }
 
-// Rest sets for how long the direct connection and the spare ones are kept without a use. Call it before the first request.
+// Rest sets for how long the direct connections and the spare ones are kept without a use. Call it before the first request.
 func (t *Transport) Rest(direct, spare time.Duration) { t.direct.rest, t.spares.rest = direct, spare }
 
 // Bound promises that rueidis answers a request, or fails, within within, if it has to connect first. Then a single
-// server has a direct connection. Call it before the first request.
+// server has direct connections. Call it before the first request.
 func (t *Transport) Bound(within time.Duration) {
 	t.brief = t.cluster == nil && within <= t.cfg.OpTimeout
 	t.direct.on = t.brief && t.rc.Mode() == rueidis.ClientModeStandalone

@@ -14,14 +14,14 @@ const mostBatched = 128
 const (
 	mostFew    = 8   // up to so many requests, each has a script of its own: they would wait for each other's answers
 	mostSmall  = 24  // up to so many, more scripts do not help, however long an answer takes
+	mostSpread = 128 // from so many on, full scripts do more than many connections
 	leastLarge = 192 // from so many on, a sender without a turn lets other goroutines run once before it sends
 )
 
 const (
-	// An answer is near if it takes less than soon, and soonEach more for each request of the crowd: the client needs that time to read and to answer
-	// them. So a very large crowd takes a server for near that is far for a few callers.
-	soon     = 500 * time.Microsecond
-	soonEach = 10 * time.Microsecond
+	// An answer is near if it takes less than soon, and what the client needs for the crowd. So a very large crowd takes a server for near that is far
+	// for a few callers.
+	soon = 500 * time.Microsecond
 
 	someWait    = 4 // requests that are worth a script of their own
 	crowdParts  = 4 // scripts under way to a server that is near, each for one part of the crowd
@@ -37,6 +37,8 @@ func (t *Transport) another(others, waiting int) bool {
 	switch {
 	case others == 0 || others < mostSending && waiting >= mostBatched:
 		return true
+	case t.spread() && t.direct.idle():
+		return true
 	case t.few():
 		return others < mostFew
 	case crowd <= mostSmall || t.near():
@@ -48,13 +50,17 @@ func (t *Transport) another(others, waiting int) bool {
 // few reports whether so few requests are under way that each has a script of its own.
 func (t *Transport) few() bool { return t.crowd.size() <= mostFew }
 
+// spread reports whether each request has a script and a direct connection of its own, while there are connections: those of a crowd have that whose
+// requests over the shared connection wait for a processor.
+func (t *Transport) spread() bool { return t.crowd.size() < mostSpread && t.direct.spread() }
+
 // part returns how many requests are the part of a crowd for which one script is sent.
 func (t *Transport) part() int { return min(max(someWait, t.crowd.size()/crowdParts), mostBatched) }
 
 // near reports whether answers are fast for the size of the crowd: the server is near, and this process has a processor for them. A process whose
 // processors have other work learns of an answer late, since Go looks for what has come every 10 ms only.
 func (t *Transport) near() bool {
-	return t.pace.typical() < soon+time.Duration(t.crowd.size())*soonEach
+	return !t.direct.spread() && t.pace.typical() < soon+t.crowd.handling()
 }
 
 // takesTurns reports whether the senders take turns: those of a crowd do whose server is near. Else the way to the server is what takes the time. Each
@@ -67,5 +73,5 @@ func (t *Transport) takesTurns() bool {
 // Where answers take long, a request that misses a script waits for long; and the scripts of a large crowd are fuller by that.
 func (t *Transport) yields() bool {
 	crowd := t.crowd.size()
-	return crowd >= leastLarge || !t.few() && t.pace.typical() >= soon
+	return crowd >= leastLarge || !t.few() && !t.spread() && t.pace.typical() >= soon
 }
