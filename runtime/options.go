@@ -221,7 +221,7 @@ func WithMaxHold(d time.Duration) LockOption { return leases.WithMaxHold(d) }
 // over, when another process waits for it, and at Close and Shutdown. Java waits meanwhile, and Redis refuses the TryLock of
 // another process; so Unlock gives a reused key back once Redis granted it 10ms ago. Fixed and extended leases
 // do not linger, and no key lingers with a Cohort of 1, or while the Client has no subscription. 0 turns [Options.Linger] off. Other kinds of
-// locks refuse all but 0.
+// locks refuse all but 0; an [Election] and a [Schedule] never linger, whatever d is.
 func WithLinger(d time.Duration) LockOption { return leases.WithLinger(d) }
 
 // WithFencing gives the lease a fencing token, see [Lease.Token]. Redisson's RFencedLock, which uses the same

@@ -9,8 +9,8 @@ import (
 // An RWMutex is held by one writer or by any number of readers, in this process and in all others, Java programs too. Redisson's
 // RReadWriteLock.
 //
-// Readers of one process with the same watchdog time, and without [WithLease] and [WithMaxHold], share one hold in
-// Redis: joining it costs no round trip. Processes wait in two queues, of readers and of writers, which take turns; new
+// Readers of one process with the same watchdog time, all with or all without [WithBackoff], and without [WithLease] and [WithMaxHold], share
+// one hold in Redis: joining it costs no round trip. A hold that a reader has extended by [Lease.Extend] gets no more readers. Processes wait in two queues, of readers and of writers, which take turns; new
 // readers do not pass a waiting writer. So, as with [sync.RWMutex], a reader must not wait for another reader, unless
 // the other reads under its context or owner. A dead waiting process delays the others by 100ms, a dead writer by 2s:
 // see docs/details.md.

@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -54,7 +55,8 @@ func TestReference_Chinese(t *testing.T) {
 
 var file = regexp.MustCompile("(?s)\n`([a-z_/]+\\.go)`:\n\n```go\n(.*?)\n```\n")
 
-// TestGuide shows that the guide's program generates without a word, compiles, tests and all, and that no code in it is left out of that.
+// TestGuide shows that the guide's program generates without a word, compiles, tests and all, and that no code in it is left out of that. The mistake on the
+// page is one in this program.
 func TestGuide(t *testing.T) {
 	t.Parallel()
 	text := document(t, "generator.md")
@@ -73,6 +75,16 @@ func TestGuide(t *testing.T) {
 	require.Zero(t, cli.Main([]string{"-cache=off", "-strict", "./..."}, dir, &stdout, &stderr), "%s", &stderr)
 	require.Empty(t, stderr.String())
 	require.NoError(t, newTypeChecker(t, root).check(dir))
+
+	_, message, ok := strings.Cut(text, "\n```\norders.go:")
+	require.True(t, ok)
+	message, _, _ = strings.Cut(message, "\n```")
+	name := filepath.Join(dir, "orders", "orders.go")
+	right, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(name, bytes.Replace(right, []byte("{o.ID}"), []byte("{o.Id}"), 1), 0o600))
+	require.NotZero(t, cli.Main([]string{"-cache=off", "."}, filepath.Dir(name), &stdout, &stderr))
+	require.Contains(t, stderr.String(), "orders.go:"+message)
 }
 
 // TestMistakes shows that the messages on the page are what the tool says somewhere.

@@ -113,7 +113,8 @@
 //
 // The options wait, watchdog, lease and lost can stand on a lock, on the interface, and in a directive defaults in the package comment. The
 // most specific one wins; for an inherited lock the embedding interface wins. Options of the constructor override all annotations. A method takes its locks together:
-// an option of one lock, other than its key, holds for all locks of the method, and they must not contradict each other.
+// wait, watchdog, lease, busy, lost, release, min, linger, scope and ctx of one lock hold for all locks of the method, and must not contradict each
+// other.
 //
 // # Vet
 //
@@ -128,7 +129,7 @@
 // of a run with their places, and then writes nothing. The package need not compile: it may mention code that lockgen has not generated yet.
 //
 // With -check lockgen writes nothing, and prints a diff for each file that is missing, outdated or edited by hand. With -n it prints only their names. With -json
-// it prints all as one JSON object with the arrays diagnostics, notes and files, and with -check the string diff.
+// it prints all as one JSON object with the arrays diagnostics, notes, services and files, and with -check the string diff.
 //
 // A run that finds all files up to date stores the checksums of all its inputs in the user's cache directory. If no input has changed, the next
 // run relies on them and takes a tenth of the time. A run also stores checksums for each package and the declarations that it imports: the next run

@@ -35,7 +35,7 @@ func (o Options) address(text string) (address, error) {
 	}
 	// One connection for all commands: they are answered in order and share their packets.
 	option.PipelineMultiplex = -1
-	option.DisableCache = true
+	option.DisableCache, option.DisableRetry = true, false
 	// By default a connection has 1 MiB of buffers, and room for 1,024 requests. A client has two to four connections, seldom up to 19, and few requests
 	// are under way at once, since a batch is one.
 	option.ReadBufferEachConn, option.WriteBufferEachConn, option.RingScaleEachConn = bufferSize, bufferSize, ringScale

@@ -121,11 +121,12 @@ func TestAddress_Parameters(t *testing.T) {
 		require.ErrorContains(t, err, part, text)
 	}
 	for _, text := range []string{
-		"redis://h:1?db=1&protocol=2&client_cache=0&client_name=n&dial_timeout=1s&write_timeout=1s&max_retries=3", "rediss://h:1?skip_verify=true",
+		"redis://h:1?db=1&protocol=2&client_cache=0&client_name=n&dial_timeout=1s&write_timeout=1s&max_retries=0", "rediss://h:1?skip_verify=true",
 		"redis://h:1?cluster=true&addr=g:2", "redis://h:1?cluster=false&master_set=m&addr=g:2", "redis://h:1?addr=g:2&addr=f:3", "redis://h:1/2?db=2",
 	} {
-		_, err := options().address(text)
+		at, err := options().address(text)
 		require.NoError(t, err, text)
+		require.False(t, at.option.DisableRetry, text)
 	}
 }
 
