@@ -22,8 +22,10 @@ type directs struct {
 	rest   time.Duration // a connection is closed that is not used for this long; see direct.want, too
 	all    [mostDirects]direct
 	own    pace         // over these connections
-	shared pace         // over the shared one
+	shared pace         // over the shared one, of commands that follow each other
+	heard  atomic.Int64 // when the last one of these was answered, a monotonic.Time
 	until  atomic.Int64 // all of them are used until then, a monotonic.Time; 0 if only the first one is
+	failed atomic.Int64 // when one could not be made, a monotonic.Time; 0 for never
 }
 
 const (
@@ -34,6 +36,8 @@ const (
 	mostDirects = 16
 	// crossing is the time from which on an answer over the shared connection has waited for a processor, unless it takes as long over a direct one.
 	crossing = 5 * time.Millisecond
+	// longestCrossing is the most that counts: longer, a command waits for a connection or for the scripts, or the process or the server stands still.
+	longestCrossing = 4 * crossing
 	// spreadFor is how long all connections are used after commands over the shared one have waited for a processor.
 	spreadFor = time.Second
 )
@@ -88,9 +92,9 @@ func (d *directs) idle() bool {
 	return false
 }
 
-// want starts making one more connection, see [direct.want]. It does not block.
+// want starts making one more connection, see [direct.want], unless one could not be made within rest before. It does not block.
 func (d *directs) want() {
-	if !d.on {
+	if failed := d.failed.Load(); !d.on || failed != 0 && monotonic.Since(monotonic.Time(failed)) < d.rest {
 		return
 	}
 	used := d.used()
@@ -121,12 +125,17 @@ func (d *directs) run(until *deadline, own *exclusive, cmd protocol.Command) rue
 	return reply
 }
 
-// beside notes how long a command over the shared connection took. All connections are used for a while if that is longer than usual, and much longer
-// than over a connection of its own: then it is not the way to the server that takes the time.
-func (d *directs) beside(took, usual time.Duration) {
-	d.shared.noteFirst(took)
+// beside notes how long a command over the shared connection took, unless it began before the answer to the last one that counted: a server that
+// stands still once has all commands that are under way take long. All connections are used for a while if commands usually take longer than usual, and
+// much longer than over a connection of their own: then it is not the way to the server that takes the time.
+func (d *directs) beside(began, answered monotonic.Time, usual time.Duration) {
+	last := d.heard.Load()
+	if int64(began) < last || !d.heard.CompareAndSwap(last, int64(answered)) {
+		return
+	}
+	d.shared.note(min(answered.Sub(began), longestCrossing))
 	if took, own := d.shared.typical(), d.own.typical(); took > usual && own > 0 && own < took/4 {
-		d.until.Store(int64(monotonic.Now().Add(spreadFor)))
+		d.until.Store(int64(answered.Add(spreadFor)))
 	}
 }
 
@@ -243,14 +252,13 @@ func (d *direct) want() {
 // make makes a connection that works. If it cannot, nothing tries again within rest.
 func (d *direct) make() {
 	conn := d.of.link.dedicate(d.of.link.cfg.Stopped, d.of.link.rc)
-	switch {
-	case conn == nil:
-	case conn.Do(context.Background(), conn.B().Ping().Build()).NonRedisError() == nil:
-		d.give(&exclusive{of: d, conn: conn})
-		return
-	default:
+	if conn != nil {
+		if conn.Do(context.Background(), conn.B().Ping().Build()).NonRedisError() == nil {
+			d.give(&exclusive{of: d, conn: conn})
+			return
+		}
 		conn.Close()
-		d.of.link.pause(d.of.rest)
 	}
+	d.of.failed.Store(int64(monotonic.Now()))
 	d.made.Store(false)
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -149,20 +150,28 @@ func TestDirect_IsMadeForTheSecondCaller(t *testing.T) {
 type dedicating struct {
 	rueidis.Client
 
-	made atomic.Int32
+	made   atomic.Int32
+	broken bool // its connections are
 }
 
 func (c *dedicating) Dedicate() (rueidis.DedicatedClient, func()) {
 	c.made.Add(1)
-	return &answering{}, func() {}
+	return &answering{broken: c.broken}, func() {}
 }
 
 // An answering connection answers each request with nothing.
-type answering struct{ closable }
+type answering struct {
+	closable
+
+	broken bool
+}
 
 func (*answering) B() rueidis.Builder { return rueidis.Builder{} }
 
-func (*answering) Do(context.Context, rueidis.Completed) rueidis.RedisResult {
+func (c *answering) Do(context.Context, rueidis.Completed) rueidis.RedisResult {
+	if c.broken {
+		return rueidis.NewErrorResult(io.EOF)
+	}
 	return rueidis.RedisResult{}
 }
 
@@ -176,7 +185,7 @@ func TestDirects_Spread(t *testing.T) {
 		spread      bool
 	}{
 		"busy processors":            {own: 20 * time.Microsecond, shared: 10 * time.Millisecond, spread: true},
-		"some answers wait as well":  {own: 2 * time.Millisecond, shared: 10 * time.Millisecond, spread: true},
+		"some answers wait as well":  {own: time.Millisecond, shared: 10 * time.Millisecond, spread: true},
 		"as fast as usual":           {own: 20 * time.Microsecond, shared: usual},
 		"a server that is far":       {own: 10 * time.Millisecond, shared: 10 * time.Millisecond},
 		"nothing to compare it with": {shared: 10 * time.Millisecond},
@@ -187,27 +196,80 @@ func TestDirects_Spread(t *testing.T) {
 			if test.own > 0 {
 				d.own.noteFirst(test.own)
 			}
-			d.beside(test.shared, usual)
+			answered := func(n int, took time.Duration) {
+				for range n {
+					began := monotonic.Now()
+					<-time.After(took)
+					d.beside(began, monotonic.Now(), usual)
+				}
+			}
+			answered(1, test.shared)
+			require.False(t, d.spread(), "%s: one is nothing", name)
+			answered(10, test.shared)
 			require.Equal(t, test.spread, d.spread(), name)
 			if !test.spread {
 				return
 			}
 			<-time.After(spreadFor - time.Nanosecond)
 			require.True(t, d.spread(), name)
-			d.beside(test.shared, usual)
+			answered(1, test.shared)
 			<-time.After(spreadFor - time.Nanosecond)
 			require.True(t, d.spread(), name)
 			<-time.After(time.Nanosecond)
 			require.False(t, d.spread(), name)
 			require.Zero(t, d.until.Load(), name)
-			for range 100 { // the processors are idle again
-				d.beside(0, usual)
-			}
+			answered(100, time.Microsecond) // the processors are idle again
 			d.until.Store(0)
-			d.beside(usual, usual)
+			answered(1, usual)
 			require.False(t, d.spread(), name)
 		})
 	}
+}
+
+// A server that stands still once, or a connection that takes long to make, has commands take long that are under way together. That is no sign of busy
+// processors.
+func TestDirects_SpreadNotAfterOneStandstill(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &directs{}
+		d.init(&link{})
+		const usual = crossing + 8*soonEach
+		for _, long := range []time.Duration{9 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, time.Second} {
+			d.own.noteFirst(100 * time.Microsecond)
+			began := monotonic.Now()
+			<-time.After(long)
+			d.own.noteFirst(long)
+			for range 7 {
+				d.beside(began, monotonic.Now(), usual)
+			}
+			for range 30 {
+				d.own.noteFirst(100 * time.Microsecond)
+				began := monotonic.Now()
+				<-time.After(100 * time.Microsecond)
+				d.beside(began, monotonic.Now(), usual)
+				require.False(t, d.spread(), long)
+			}
+		}
+	})
+}
+
+// After a connection could not be made, none is made for a while.
+func TestDirects_ThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, u := &dedicating{broken: true}, &fake{}
+		d := &directs{on: true, rest: 4 * time.Second}
+		d.init(&link{rc: client, cfg: Config{Stopped: make(chan struct{}), User: u, OpTimeout: time.Second}})
+		d.until.Store(int64(monotonic.Now().Add(time.Hour)))
+		for n := range int32(3) {
+			for range 3 * mostDirects {
+				d.want()
+				u.wg.Wait()
+			}
+			require.Equal(t, n+1, client.made.Load())
+			<-time.After(d.rest)
+		}
+	})
 }
 
 // A direct connection is made if none is idle, and no more than are used. Those that are used no more are closed at rest.
@@ -314,6 +376,9 @@ func TestBatcher_CallersOfABusyProcess(t *testing.T) {
 		net.direct.want()
 		return net.direct.all[1].made.Load() && net.Idle()
 	}, time.Minute, time.Millisecond)
+	require.True(t, b.box.one.spreads())
+	confirming := newSenders(&Outbox{net: net, confirms: true}, 0)
+	require.False(t, confirming.spreads(), "they have other connections")
 	before := net.direct.all[1].idle.Load().used
 	for n := range uint64(5) {
 		submit(n)
@@ -321,5 +386,8 @@ func TestBatcher_CallersOfABusyProcess(t *testing.T) {
 	}
 	require.Greater(t, net.direct.all[1].idle.Load().used, before)
 	require.Empty(t, answers)
+	second := net.direct.take()
+	require.False(t, b.box.one.spreads(), "there is none")
+	second.of.give(second)
 	first.of.give(first)
 }

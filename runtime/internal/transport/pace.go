@@ -17,7 +17,7 @@ func (p *pace) note(d time.Duration) {
 	p.took.Store(before + (int64(d)-before)/8)
 }
 
-// noteFirst is note, but the first response time counts in full: two such paces compare from the beginning.
+// noteFirst is note, but the first response time counts in full: the pace is never too short.
 func (p *pace) noteFirst(d time.Duration) {
 	if !p.took.CompareAndSwap(0, int64(d)) {
 		p.note(d)

@@ -50,7 +50,7 @@ func (t *Transport) runShared(ctx context.Context, cmd protocol.Command) rueidis
 		began := monotonic.Now()
 		reply := t.runOn(ctx, t.rc, cmd)
 		if t.direct.on && reply.NonRedisError() == nil {
-			t.direct.beside(monotonic.Since(began), crossing+t.crowd.handling())
+			t.direct.beside(began, monotonic.Now(), crossing+t.crowd.handling())
 		}
 		return reply
 	}

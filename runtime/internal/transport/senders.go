@@ -92,7 +92,7 @@ func newSenders(box *Outbox, slot uint16) *senders {
 // mutex.
 func (s *senders) begin(kind, n int, inline bool) (c *call, own *exclusive) {
 	net := s.box.net
-	alone := s.added(kind, n) && n <= s.box.kinds[kind].most && (s.of[kind].scripts == 0 || net.few() || net.spread())
+	alone := s.added(kind, n) && n <= s.box.kinds[kind].most && (s.of[kind].scripts == 0 || net.few() || s.spreads())
 	if !s.begins(kind) {
 		return nil, nil
 	}
@@ -113,7 +113,7 @@ func (s *senders) begins(kind int) bool {
 	if s.box.turn != nil && net.takesTurns() {
 		scripts, waiting = s.sending, s.waiting
 	}
-	if len(q.requests) == 0 || scripts > 0 && (s.box.gathers || !net.another(scripts, waiting)) {
+	if len(q.requests) == 0 || scripts > 0 && (s.box.gathers || !s.spreads() && !net.another(scripts, waiting)) {
 		return false
 	}
 	if q.flush == nil {
@@ -122,6 +122,12 @@ func (s *senders) begins(kind int) bool {
 	s.sending++
 	q.scripts++
 	return true
+}
+
+// spreads reports whether the next script has a direct connection to itself, since those over the shared one wait for a processor. Grants that replicas
+// confirm have other connections.
+func (s *senders) spreads() bool {
+	return !s.box.confirms && s.box.net.spread() && s.box.net.direct.idle()
 }
 
 // send runs scripts until no request waits, or until an answer is late. The sender answers, gathers requests and makes the next command in its turn. It

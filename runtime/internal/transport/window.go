@@ -37,8 +37,6 @@ func (t *Transport) another(others, waiting int) bool {
 	switch {
 	case others == 0 || others < mostSending && waiting >= mostBatched:
 		return true
-	case t.spread() && t.direct.idle():
-		return true
 	case t.few():
 		return others < mostFew
 	case crowd <= mostSmall || t.near():
