@@ -18,7 +18,7 @@ import (
 // Intervals count from 1970 by the clock of the Redis server: those of an hour begin at the full hour, UTC. The first
 // process that asks runs the function under the [Mutex] of the name, with a fencing token. No interval begins twice and
 // no two runs overlap; a run that takes longer than an interval delays the next. A process that finds an interval that
-// has not begun runs at once. One request in each interval, four more for a run.
+// has not begun runs at once. One request in each interval, and in each minute of a longer one, and four more for a run.
 //
 // An interval is missed if no process lived, Redis was away, the process died or the function failed. It does not begin
 // again: the next run finds it in its [Tick]. docs/details.md has recipes, and the effects of a server that loses its

@@ -197,6 +197,20 @@ func TestEvery_ARunThatLosesTheLock(t *testing.T) {
 	require.Equal(t, next.Start, receive(t, k.ticks, "the run after that").Done)
 }
 
+// A process asks at least once in a minute: the clock of the server may be set, and the machine of the process may sleep, while its timers stand still.
+func TestEvery_AsksAgainInALongInterval(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	looks := l.seen(func(cmd []string) bool { return redistest.EvalSHA(scripts.Every.SHA1())(cmd) && cmd[6] == "" })
+	k, week := newTicker(), 7*24*time.Hour
+	run(t, lockrt.AtRate(l.client.Every(l.key, week, k.tick), 6000)) // a minute takes 10ms, and the week longer than the test
+	k.inTurn(t, 1, time.Time{})
+	for range 5 {
+		receive(t, looks, "the next question")
+	}
+	require.Empty(t, k.ticks)
+}
+
 // A run is begun, and recorded as done, also if a reply or a request about it is lost, and if the context of Run ends meanwhile.
 func TestEvery_ARunIsRecorded(t *testing.T) {
 	t.Parallel()

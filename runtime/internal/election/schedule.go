@@ -26,6 +26,10 @@ type Schedule struct {
 	known protocol.Known
 }
 
+// longestPause is how long a process waits at most before it asks again. The time to the next interval may be wrong by then: the clock of the server was
+// set, or another server is the master, or the machine of this process slept, while its timers stood still.
+const longestPause = time.Minute
+
 // A Worker runs the intervals in one process.
 type Worker interface {
 	// Lock locks the mutex of the schedule, for which it waits no longer than wait, and perhaps less.
@@ -66,7 +70,7 @@ func (s *Schedule) Run(ctx context.Context) error {
 				s.c.Logger.InfoContext(ctx, "lockgen: a schedule goes on", "kind", kindSchedule, "key", s.of.Key)
 			}
 			failures, refusals = 0, 0
-			wait = time.Duration(float64(wait) / s.Rate)
+			wait = time.Duration(float64(min(wait, longestPause)) / s.Rate)
 		case errors.Is(err, failure.ErrNotAcquired):
 			refusals++
 			wait = min(wait, s.c.Backoff(refusals))
