@@ -438,6 +438,36 @@ func (l leisurely) Lock(ctx context.Context, opts ...lockrt.LockOption) (*lockrt
 	return l.Locker.Lock(ctx, opts...)
 }
 
+// The Client that hears of a grant hears of its end, also if the first member is a Locker of another package, whose Client is not known before.
+func TestMultiLock_OneClientHearsOfBoth(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	events := func(name string, to chan string) lockrt.Options {
+		return lockrt.Options{Hooks: lockrt.Hooks{
+			Acquired: func(ctx context.Context, e lockrt.AcquireEvent) context.Context {
+				if e.Kind == lockrt.KindMulti {
+					to <- name + " begins"
+				}
+				return ctx
+			},
+			Ended: func(_ context.Context, e lockrt.EndEvent) {
+				if e.Kind == lockrt.KindMulti {
+					to <- name + " ends"
+				}
+			},
+		}}
+	}
+	to := make(chan string, 10)
+	one, other := clientOf(t, server.URL(), events("one", to)), clientOf(t, server.URL(), events("other", to))
+	key := redistest.Key(t, "k")
+	for _, first := range []string{"a", "z"} {
+		m := lockrt.NewMultiLock(leisurely{one.Mutex(first + key), func() {}}, other.Mutex("m"+key))
+		free(t, ok(t)(m.Lock(patient(t))))
+		require.Equal(t, "other begins", receive(t, to, "the begin"))
+		require.Equal(t, "other ends", receive(t, to, "the end"))
+	}
+}
+
 // TestMultiLock_OneWait shows that members share one wait, counted from the call: what it says, or else the shortest that one of them
 // was made with, whatever its kind.
 func TestMultiLock_OneWait(t *testing.T) {

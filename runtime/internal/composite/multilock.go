@@ -129,7 +129,10 @@ func (m *MultiLock) take(ctx context.Context, opts []leases.Option, label *engin
 			err = &observe.Error{Op: "lock", Key: m.key, Err: parts[lost].Err()}
 		}
 		if err == nil {
-			c := parts[0].Core().Client()
+			c := m.c.Core() // which has the begin of the call
+			if c == nil {
+				c = parts[0].Core().Client()
+			}
 			whole := leases.New(c, core.KindMulti, last.Context())
 			whole.Core().Label = label // a part may end at any moment, and the whole with it
 			tr.Takes(whole.Core())
