@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-
-	"github.com/lockgen/lockgen/internal/survey"
 )
 
 // A Finding is the result of one check.
@@ -66,11 +63,6 @@ func doctor(ctx context.Context, o *options) int {
 	})
 }
 
-// masterOf returns the address of the master of a replica that no client writes to, and whether a server, with the text of INFO, is one.
-func masterOf(info map[string]string) (addr string, replica bool) {
-	return net.JoinHostPort(info["master_host"], info["master_port"]), info["role"] == "slave" && info["slave_read_only"] == "1"
-}
-
 // parseInfo reads the text of INFO.
 func parseInfo(text string) map[string]string {
 	info := map[string]string{}
@@ -80,24 +72,6 @@ func parseInfo(text string) map[string]string {
 		}
 	}
 	return info
-}
-
-// refuseReplica fails if the URL names a replica as the only server: no process listens there, so it would seem to have no locks. It does not fail
-// if the server does not say what it is.
-func (o *options) refuseReplica(ctx context.Context) error {
-	if o.rc.Mode() != rueidis.ClientModeStandalone {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout/5)
-	defer cancel()
-	text, err := o.rc.Do(ctx, o.rc.B().Info().Section("replication").Build()).ToString()
-	if err != nil {
-		return nil //nolint:nilerr // the next request has the error, or INFO is not permitted
-	}
-	if master, replica := masterOf(parseInfo(text)); replica {
-		return fmt.Errorf("the server is a replica, which does not know the processes: use the URL of its master, %s, or of sentinels", master)
-	}
-	return nil
 }
 
 // examine examines the servers, all at once: one that is far or does not answer takes no time from the others. The findings are in the order of
@@ -257,7 +231,7 @@ func (e *examination) persistence() {
 }
 
 func (e *examination) replicas(ctx context.Context) {
-	if master, replica := masterOf(e.info); replica && e.o.rc.Mode() == rueidis.ClientModeStandalone {
+	if master, replica := masterOf(e.info); replica && e.o.rc.Mode() == rueidis.ClientModeStandalone && !ofCluster(e.info) {
 		e.add("replication", stateWrong, "it is a replica, and the only server of the URL: it grants no locks", "use the URL of its master, "+master+", or of sentinels")
 		return
 	}
@@ -294,6 +268,9 @@ func (e *examination) replicas(ctx context.Context) {
 
 // cluster looks whether the cluster serves keys, as this server of it sees that.
 func (e *examination) cluster(ctx context.Context) {
+	if e.o.rc.Mode() == rueidis.ClientModeStandalone && ofCluster(e.info) {
+		e.add("cluster", stateWrong, "it is one server of a cluster, and the only server of the URL: it has the locks of its own slots alone", "say cluster=true in the URL")
+	}
 	if e.o.rc.Mode() != rueidis.ClientModeCluster {
 		return
 	}
@@ -364,57 +341,4 @@ func (e *examination) script(ctx context.Context) {
 		return
 	}
 	e.add("Lua", stateNote, "EVAL: "+err.Error(), ifRefused(err, "services need EVALSHA and SCRIPT LOAD; this program needs EVAL for force"))
-}
-
-// mostOrphans is how many keys the search for orphans reads.
-const mostOrphans = 100_000
-
-// orphans searches for wait queues with processes that do not listen any more.
-func (o *options) orphans(ctx context.Context) (Finding, error) {
-	alive := map[string]bool{}
-	for _, node := range o.rc.Nodes() {
-		names, err := node.Do(ctx, node.B().PubsubChannels().Pattern("lockgen_process:*").Build()).AsStrSlice()
-		if err != nil {
-			return Finding{}, err
-		}
-		for _, name := range names {
-			alive[strings.TrimPrefix(name, "lockgen_process:")[:min(36, len(name)-len("lockgen_process:"))]] = true
-		}
-	}
-	var gone []string
-	seen := 0
-	for _, addr := range sortedKeys(o.rc.Nodes()) {
-		node := o.rc.Nodes()[addr]
-		if isReplica(ctx, node) {
-			continue
-		}
-		for cursor := uint64(0); seen < mostOrphans; {
-			entry, err := node.Do(ctx, node.B().Scan().Cursor(cursor).Match("lockgen_waiting:*").Count(1000).Build()).AsScanEntry()
-			if err != nil {
-				return Finding{}, err
-			}
-			seen += 1000
-			for _, key := range entry.Elements {
-				places, err := o.rc.Do(ctx, o.rc.B().Lrange().Key(key).Start(0).Stop(survey.MostFields-1).Build()).AsStrSlice()
-				if err != nil {
-					return Finding{}, err
-				}
-				for _, p := range places {
-					if len(p) >= 36 && !alive[p[:36]] {
-						gone = append(gone, key)
-						break
-					}
-				}
-			}
-			if cursor = entry.Cursor; cursor == 0 {
-				break
-			}
-		}
-	}
-	if len(gone) == 0 {
-		return Finding{"", "orphans", stateOK, "no process that is gone stands in a wait queue", ""}, nil
-	}
-	return Finding{"", "orphans", stateNote,
-		fmt.Sprintf("processes that are gone stand in %s, as %s", count(len(gone), "wait queue", "wait queues"), gone[0]),
-		"nothing: they are passed over at the next release, and the queue expires"}, nil
 }

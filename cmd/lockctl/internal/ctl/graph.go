@@ -23,7 +23,7 @@ type (
 
 // survey asks all processes about all locks, or about one key. It takes at most three fifths of the time that ctx has left, for the requests after that.
 func (o *options) survey(ctx context.Context, key string) (*survey.World, error) {
-	if err := o.refuseReplica(ctx); err != nil {
+	if err := o.refusePart(ctx); err != nil {
 		return nil, err
 	}
 	heard := o.heard(ctx)
