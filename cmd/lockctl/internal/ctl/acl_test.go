@@ -70,9 +70,10 @@ func TestDoctor_Rights(t *testing.T) {
 	require.Equal(t, stateWrong, state)
 	require.Equal(t, "of what a Mutex with the key stock:1 needs, the user orders may not use the key stock:1, lockgen_waiting:{stock:1}, redisson_lock_token:{stock:1};"+
 		" use the channel redisson_lock__channel:{stock:1}", text)
-	_, state, text = examined("-for", "nobody")
-	require.Equal(t, stateUnknown, state)
-	require.Contains(t, text, "nobody")
+	code, state, text = examined("-for", "nobody")
+	require.Equal(t, exitFound, code)
+	require.Equal(t, stateWrong, state)
+	require.Equal(t, "this server does not know the user nobody", text)
 
 	as("-hdel", "+info", "+config|get", "+acl|whoami", "+acl|dryrun", "+scan", "+dbsize", "+eval")
 	s := ctl(t, "redis://orders:secret@"+server.Addr(), "doctor", "order:7")

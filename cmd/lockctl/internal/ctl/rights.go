@@ -59,6 +59,10 @@ func (e *examination) rights(ctx context.Context) {
 	var lacks lacking
 	for i, reply := range e.node.DoMulti(ctx, tries...) { // one round trip: a server may be far away
 		said, err := reply.ToString()
+		if unknownUser(err) {
+			e.add("rights", state, "this server does not know the user "+user, "create the user on each server: replicas and servers of a cluster do not tell each other of users")
+			return
+		}
 		if err != nil {
 			e.add("rights", stateUnknown, "the user is "+user+"; ACL DRYRUN: "+err.Error(), "")
 			return
@@ -69,6 +73,12 @@ func (e *examination) rights(ctx context.Context) {
 	}
 	e.say("rights", lacks.nothing(), state, fmt.Sprintf("the user %s may do what %s needs", user, of),
 		fmt.Sprintf("of what %s needs, the user %s may not %s", of, user, lacks.String()), "runtime/ACL.md lists what each kind of lock needs, and what happens without it")
+}
+
+// unknownUser reports whether err is the answer of ACL DRYRUN for a user that the server does not have.
+func unknownUser(err error) bool {
+	said, refused := rueidis.IsRedisErr(err)
+	return refused && strings.HasPrefix(strings.TrimPrefix(said.Error(), "ERR "), "User '") && strings.HasSuffix(said.Error(), "' not found")
 }
 
 // A lacking is what a user may not do.
