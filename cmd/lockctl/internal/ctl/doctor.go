@@ -109,6 +109,7 @@ type examination struct {
 	addr   string
 	info   map[string]string
 	config map[string]string
+	unread map[string]error // of the parameters that are not in config
 	found  []Finding
 }
 
@@ -147,15 +148,7 @@ func (e *examination) run(ctx context.Context) error {
 		}
 	}
 	e.info = parseInfo(text) // which is empty if it is refused
-	var asks rueidis.Commands
-	for _, name := range []string{"client-output-buffer-limit", "timeout", "appendfsync", "min-replicas-to-write"} {
-		asks = append(asks, e.node.B().ConfigGet().Parameter(name).Build())
-	}
-	for _, reply := range e.node.DoMulti(ctx, asks...) {
-		if config, err := reply.AsStrMap(); err == nil {
-			maps.Copy(e.config, config)
-		}
-	}
+	e.configure(ctx)
 	e.say("latency", latencies[2] < 50*time.Millisecond, stateNote,
 		"PING takes "+latencies[2].Round(10*time.Microsecond).String(),
 		"PING takes "+latencies[2].Round(time.Millisecond).String()+", and a lock two of those", "run the programs nearer to the server")
@@ -165,6 +158,28 @@ func (e *examination) run(ctx context.Context) error {
 	e.clock(ctx, began)
 	e.rights(ctx)
 	return nil
+}
+
+// configure reads the configuration.
+func (e *examination) configure(ctx context.Context) {
+	names := []string{"client-output-buffer-limit", "timeout", "appendfsync", "min-replicas-to-write"}
+	var asks rueidis.Commands
+	for _, name := range names {
+		asks = append(asks, e.node.B().ConfigGet().Parameter(name).Build())
+	}
+	e.unread = map[string]error{}
+	for i, reply := range e.node.DoMulti(ctx, asks...) {
+		config, err := reply.AsStrMap()
+		maps.Copy(e.config, config)
+		if _, said := e.config[names[i]]; !said {
+			e.unread[names[i]] = err
+		}
+	}
+}
+
+// unsure adds that a finding depends on a parameter of the configuration that could not be read.
+func (e *examination) unsure(about, parameter, but string) {
+	e.add(about, stateUnknown, parameter+" cannot be read, and "+but, ifRefused(e.unread[parameter], "permit CONFIG GET to this user"))
 }
 
 // about examines what INFO says. A server that does not have a field, or hides it, is not taken for one that has another value.
@@ -224,8 +239,12 @@ func (e *examination) persistence() {
 			"set appendonly yes and appendfsync always, or use fencing tokens")
 		return
 	}
-	sync := e.config["appendfsync"]
-	e.say("persistence", sync == "always" || sync == "", stateNote, strings.TrimSpace("append-only file "+sync),
+	sync, read := e.config["appendfsync"]
+	if !read {
+		e.unsure("persistence", "appendfsync", "the server has an append-only file")
+		return
+	}
+	e.say("persistence", sync == "always", stateNote, "append-only file "+sync,
 		"append-only file, appendfsync "+sync+": a server whose machine crashes has forgotten the locks of the last second or more, and grants them again",
 		"set appendfsync always, or use fencing tokens")
 }
@@ -240,9 +259,7 @@ func (e *examination) replicas(ctx context.Context) {
 		return
 	}
 	n := atoi(e.info["connected_slaves"])
-	if least, good := atoi(e.config["min-replicas-to-write"]), atoi(e.info["min_slaves_good_slaves"]); good < least {
-		e.add("replication", stateWrong, fmt.Sprintf("min-replicas-to-write is %d, and %s: the server grants no locks", least, count(good, "replica is good", "replicas are good")),
-			"look at the replicas")
+	if e.tooFewReplicas() {
 		return
 	}
 	if n == 0 {
@@ -264,6 +281,27 @@ func (e *examination) replicas(ctx context.Context) {
 		fmt.Sprintf("%s, all confirmed within %s", count(n, "replica", "replicas"), short(time.Since(at))),
 		fmt.Sprintf("%d of %d replicas confirm within 500ms; locks with Options.Replicas may fail, and a failover may lose locks", got, n),
 		"look at the replicas that lag")
+}
+
+// tooFewReplicas reports whether the server grants no locks because of min-replicas-to-write, and adds a finding if that is so or is not known. INFO has
+// the number of good replicas only while the server looks at it: not if min-replicas-to-write or min-replicas-max-lag is 0.
+func (e *examination) tooFewReplicas() bool {
+	said, looks := e.info["min_slaves_good_slaves"]
+	least, read := e.config["min-replicas-to-write"]
+	good := atoi(said)
+	goods := count(good, "replica is good", "replicas are good")
+	switch {
+	case !looks:
+	case read && good < atoi(least):
+		e.add("replication", stateWrong, "min-replicas-to-write is "+least+", and "+goods+": the server grants no locks", "look at the replicas")
+		return true
+	case !read && good == 0:
+		e.add("replication", stateWrong, "min-replicas-to-write is not 0, and "+goods+": the server grants no locks", "look at the replicas")
+		return true
+	case !read:
+		e.unsure("replication", "min-replicas-to-write", goods)
+	}
+	return false
 }
 
 // cluster looks whether the cluster serves keys, as this server of it sees that.

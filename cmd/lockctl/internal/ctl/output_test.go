@@ -124,12 +124,39 @@ func TestDoctor_GrantsNothing(t *testing.T) {
 	s := all(t, server.URL(), "doctor")
 	require.Equal(t, exitFound, s.code)
 	require.Contains(t, s.out, "wrong    replication  min-replicas-to-write is 1, and 0 replicas are good: the server grants no locks\n")
+	server.Do("CONFIG", "SET", "min-replicas-max-lag", "0") // the server does not look at its replicas then
+	require.NoError(t, server.Do("SET", "k", "1").Error())
+	s = all(t, server.URL(), "doctor")
+	require.Zero(t, s.code, s.out)
+	require.Contains(t, s.out, "note     replication  no replica")
 	server.Do("CONFIG", "SET", "min-replicas-to-write", "0", "appendonly", "yes")
 	s = all(t, server.URL(), "doctor")
 	require.Zero(t, s.code, s.out)
 	require.Contains(t, s.out, "note     persistence  append-only file, appendfsync everysec: a server whose machine crashes has forgotten")
 	server.Do("CONFIG", "SET", "appendfsync", "always")
 	require.Contains(t, all(t, server.URL(), "doctor").out, "ok       persistence  append-only file always\n")
+}
+
+// TestDoctor_WithoutConfig shows that doctor finds what INFO tells where CONFIG is refused, and that the rest is unknown.
+func TestDoctor_WithoutConfig(t *testing.T) {
+	t.Parallel()
+	server, replica := redistest.Server(t), redistest.Server(t)
+	server.Do("ACL", "SETUSER", "denied", "on", ">p", "~*", "&*", "+@all", "-config")
+	server.Do("CONFIG", "SET", "appendonly", "yes", "min-replicas-to-write", "1")
+	const todo = "                        -> permit CONFIG GET to this user\n"
+	url := "redis://denied:p@" + server.Addr()
+	s := all(t, url, "doctor")
+	require.Equal(t, exitFound, s.code, s.out)
+	require.Contains(t, s.out, "  unknown  persistence  appendfsync cannot be read, and the server has an append-only file\n"+todo)
+	require.Contains(t, s.out, "  wrong    replication  min-replicas-to-write is not 0, and 0 replicas are good: the server grants no locks\n")
+
+	host, port, err := net.SplitHostPort(server.Addr())
+	require.NoError(t, err)
+	require.NoError(t, replica.Do("REPLICAOF", host, port).Error())
+	until(t, "the replica is good", func() bool {
+		s = all(t, url, "doctor")
+		return strings.Contains(s.out, "  unknown  replication  min-replicas-to-write cannot be read, and 1 replica is good\n"+todo)
+	})
 }
 
 // TestDoctor_ClusterWithoutASlot shows that doctor finds a cluster wrong in which a slot has no server, or which refuses all locks because of that.
