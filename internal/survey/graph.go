@@ -48,7 +48,7 @@ func (w *World) Graph() *Graph {
 // blockers returns the holders that keep a waiter from its lock. A reader keeps another reader from it only if a writer waits.
 func (n node) blockers() []Holder {
 	passes := n.waiter().Kind == kindRead && !slices.ContainsFunc(n.lock.Waiters, func(w Waiter) bool { return w.Kind == kindWrite })
-	var all []Holder
+	all := []Holder{} // of which JSON makes no null
 	for _, h := range n.lock.Holders {
 		if !passes || h.kind != kindRead {
 			all = append(all, h)

@@ -37,9 +37,9 @@ func force(ctx context.Context, o *options) int {
 		from, silent = w.Locks[key], w.Silent
 		switch {
 		case from != nil && from.Many > 0:
-			return o.fail(exitFound, fmt.Errorf("%s has %d owners, too many to take it from them", quoted(key), from.Many)), nil
+			return o.leaves(key, exitFound, fmt.Errorf("%s has %d owners, too many to take it from them", quoted(key), from.Many)), nil
 		case from == nil || len(from.Holders) == 0:
-			return o.fail(exitFound, fmt.Errorf("nobody holds %s", quoted(key))), nil
+			return o.leaves(key, exitFound, fmt.Errorf("nobody holds %s", quoted(key))), nil
 		}
 		owners, whole, err = survey.Owners(ctx, o.rc, from, from.Holders)
 		return exitOK, err
@@ -53,6 +53,9 @@ func force(ctx context.Context, o *options) int {
 		}
 	}
 	if !o.yes && !o.agreed("Take it? [y/N] ") {
+		if o.json {
+			o.print(untaken(key))
+		}
 		fmt.Fprintln(o.Stderr, "Nothing was done.")
 		return exitFound
 	}
@@ -62,7 +65,7 @@ func force(ctx context.Context, o *options) int {
 			return 0, err
 		}
 		if !taken {
-			return o.fail(exitTaken, fmt.Errorf("somebody else has %s by now, or nobody; nothing was done", quoted(key))), nil
+			return o.leaves(key, exitTaken, fmt.Errorf("somebody else has %s by now, or nobody; nothing was done", quoted(key))), nil
 		}
 		if o.json {
 			o.print(Forced{JSONVersion, survey.JSONKey(key), true, from.Holders})
@@ -88,6 +91,17 @@ func force(ctx context.Context, o *options) int {
 		}
 		return exitOK, nil
 	})
+}
+
+// untaken is the output for a lock that was not taken.
+func untaken(key string) Forced { return Forced{JSONVersion, survey.JSONKey(key), false, []Holder{}} }
+
+// leaves prints that the lock was not taken, and why, and returns the exit code.
+func (o *options) leaves(key string, code int, err error) int {
+	if o.json {
+		o.print(untaken(key))
+	}
+	return o.fail(code, err)
 }
 
 func (o *options) agreed(question string) bool {

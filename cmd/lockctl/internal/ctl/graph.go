@@ -68,15 +68,20 @@ func why(ctx context.Context, o *options) int {
 				return 0, err
 			}
 		}
+		r := Reason{
+			Version: JSONVersion, Key: key, Holders: []Holder{}, Chains: []Link{}, Deadlocks: []Circle{},
+			Silent: w.Silent, Mute: w.Mute, Omitted: w.Omitted,
+		}
 		l := w.Locks[key]
 		if l == nil {
+			if o.json {
+				r.Key = survey.JSONKey(key)
+				o.print(r)
+			}
 			return o.fail(exitFound, fmt.Errorf("nobody holds %s or waits for it", quoted(key))), nil
 		}
 		g := w.Graph()
-		r := Reason{
-			Version: JSONVersion, Key: key, Holders: l.Holders, Many: l.Many, Chains: g.Chains(l), Deadlocks: []Circle{},
-			Silent: w.Silent, Mute: w.Mute, Omitted: w.Omitted,
-		}
+		r.Holders, r.Many, r.Chains = append(r.Holders, l.Holders...), l.Many, g.Chains(l)
 		for _, c := range g.Circles() {
 			if slices.ContainsFunc(c, func(l Link) bool { return l.Key == key }) {
 				r.Deadlocks = append(r.Deadlocks, c)
