@@ -64,7 +64,7 @@ func (g *Graph) blocked(n node) bool {
 		return slices.ContainsFunc(g.under[h.Owner], func(m node) bool { return g.stuck[m] })
 	}
 	if n.waiter().Kind == "permit" {
-		return len(blockers) > 0 && n.lock.others == 0 && !slices.ContainsFunc(blockers, func(h Holder) bool { return !waits(h) })
+		return len(blockers) > 0 && n.lock.unnamed == 0 && !n.lock.uncounted && !slices.ContainsFunc(blockers, func(h Holder) bool { return !waits(h) })
 	}
 	return slices.ContainsFunc(blockers, waits)
 }
@@ -129,10 +129,11 @@ type Link struct {
 	Above   bool     `json:"above,omitempty"`   // the waiter is above with its holders: the chain ends here
 	Unknown bool     `json:"unknown,omitempty"` // no holder is known
 	Many    int      `json:"many,omitempty"`    // as of a Lock
+	Others
 }
 
 func (g *Graph) link(n node) Link {
-	return Link{Key: n.lock.Key, Waiter: n.waiter(), Holders: n.blockers(), Stuck: g.stuck[n], Unknown: len(n.blockers()) == 0, Many: n.lock.Many}
+	return Link{Key: n.lock.Key, Waiter: n.waiter(), Holders: n.blockers(), Stuck: g.stuck[n], Unknown: len(n.blockers()) == 0, Many: n.lock.Many, Others: n.lock.Others}
 }
 
 // Circles returns each deadlock once, beginning with the waiter that has waited longest.

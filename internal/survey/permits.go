@@ -3,9 +3,7 @@ package survey
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"strings"
-	"time"
 
 	"github.com/redis/rueidis"
 
@@ -65,34 +63,4 @@ func PermitLeases(key string) string {
 		return key + ":timeout"
 	}
 	return "{" + key + "}:timeout"
-}
-
-// CountPermits counts the permits that no process names, of the semaphores of a site that calls wait for. A server that does not answer within
-// the time patience may have one. CountPermits reports false if rc is closed: another client of the site may count them.
-func (w *World) CountPermits(ctx context.Context, rc rueidis.Client, site string, patience time.Duration) (counts bool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	var wanted []*Lock
-	var asks rueidis.Commands
-	for _, l := range w.Locks {
-		if l.Kind == string(lockrt.KindPermit) && len(l.Waiters) > 0 && l.Site == site {
-			wanted, asks = append(wanted, l), append(asks, rc.B().Zcard().Key(PermitLeases(l.Key)).Build())
-		}
-	}
-	counts = true
-	for i, reply := range rc.DoMulti(ctx, asks...) {
-		l := wanted[i]
-		n, err := reply.AsInt64()
-		counts = counts && !errors.Is(err, rueidis.ErrClosing)
-		if _, refused := rueidis.IsRedisErr(err); err != nil && !refused { // it may not be permitted
-			l.others = 1
-			continue
-		}
-		l.others = int(n)
-		for _, h := range l.Holders {
-			l.others -= h.Holds
-		}
-		l.others = max(0, l.others)
-	}
-	return counts
 }

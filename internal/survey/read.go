@@ -30,9 +30,19 @@ func (w *World) Read(ctx context.Context, c *lockrt.Client, keys []string) error
 	return w.read(ctx, c, keys, 0, true, false)
 }
 
-// ReadLock is Read for one key that a person has named. It reads all holders of a lock.
-func (w *World) ReadLock(ctx context.Context, c *lockrt.Client, key string) error {
-	return w.read(ctx, c, []string{key}, 0, true, true)
+// ReadLock adds the lock with a key that a person has named, if no process names it. It reads all holders of a lock. Of a semaphore it counts the permits
+// that no process names, within the time patience.
+func (w *World) ReadLock(ctx context.Context, c *lockrt.Client, key string, patience time.Duration) error {
+	if l := w.Locks[key]; l != nil {
+		if l.Kind == string(lockrt.KindPermit) && len(l.Waiters) == 0 { // otherwise they are counted
+			countOthers(ctx, c.Redis(), []*Lock{l}, patience)
+		}
+		return nil
+	}
+	if err := w.read(ctx, c, []string{key}, 0, true, true); err != nil || w.Locks[key] != nil {
+		return err
+	}
+	return w.readSemaphore(ctx, c.Redis(), key, patience)
 }
 
 // read is Read. With a patience, it leaves out the keys of which no server says anything for so long. If the keys are not those of strangers, they

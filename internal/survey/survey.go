@@ -21,8 +21,10 @@ type Lock struct {
 	Many    int      `json:"many,omitempty"`    // how many holders Redis has, if they are more than MostHolders: Holders lacks those that no process reports
 	Waiters []Waiter `json:"waiters,omitempty"` // the longest waiting first
 	Site    string   `json:"-"`                 // of its server, where a World has those of several; see AddOf
+	Others
 
-	others int // permits that no process names: of Java programs, and of those that do not answer
+	unnamed   int  // permits that no process names, also those whose time is over: a call that waits may get these
+	uncounted bool // its server does not say how many these are
 }
 
 // A Holder is the holder of a lock.
@@ -214,12 +216,15 @@ func Take(ctx context.Context, c *lockrt.Client, asking time.Duration, key strin
 		unheld = append(unheld, key) // others may read what some do, and Redis knows the present holder
 	}
 	slices.Sort(unheld)
-	w.CountPermits(ctx, c.Redis(), "", asking/6)
+	countOthers(ctx, c.Redis(), w.semaphores(func(l *Lock) bool { return len(l.Waiters) > 0 || l.Key == key }), asking/6)
 	patience := time.Duration(0)
 	if key == "" && len(mute) > 0 { // of one key, the caller wants to know that its server does not answer
 		patience = asking / 8
 	}
-	return w, w.read(ctx, c, slices.Compact(unheld), patience, false, true)
+	if err := w.read(ctx, c, slices.Compact(unheld), patience, false, true); err != nil || key == "" || w.Locks[key] != nil {
+		return w, err
+	}
+	return w, w.readSemaphore(ctx, c.Redis(), key, asking/6)
 }
 
 // Add adds the report of one process.

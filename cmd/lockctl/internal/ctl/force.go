@@ -19,6 +19,7 @@ type Forced struct {
 	Key     string   `json:"key"`
 	Taken   bool     `json:"taken"`
 	From    []Holder `json:"from"`
+	survey.Others
 }
 
 func force(ctx context.Context, o *options) int {
@@ -26,6 +27,7 @@ func force(ctx context.Context, o *options) int {
 		return o.fail(exitUsage, errors.New("nobody can be asked here: -yes takes the lock without asking"))
 	}
 	key := survey.KeyOf(o.args[0])
+	f := Forced{Version: JSONVersion, Key: survey.JSONKey(key), From: []Holder{}}
 	var from *Lock
 	var silent, owners []string // the processes that did not answer, and what the holders have in Redis
 	var whole bool              // owners are all of it
@@ -34,12 +36,16 @@ func force(ctx context.Context, o *options) int {
 		if err != nil {
 			return 0, err
 		}
-		from, silent = w.Locks[key], w.Silent
+		if from, silent = w.Locks[key], w.Silent; from != nil {
+			f.Others = from.Others
+		}
 		switch {
 		case from != nil && from.Many > 0:
-			return o.leaves(key, exitFound, fmt.Errorf("%s has %d owners, too many to take it from them", quoted(key), from.Many)), nil
+			return o.leaves(f, exitFound, fmt.Errorf("%s has %d owners, too many to take it from them", quoted(key), from.Many)), nil
+		case from != nil && len(from.Holders) == 0 && f.Others.Permits > 0:
+			return o.leaves(f, exitFound, fmt.Errorf("%s: %s: a permit can be taken only from a process that answers", quoted(key), belong(f.Others))), nil
 		case from == nil || len(from.Holders) == 0:
-			return o.leaves(key, exitFound, fmt.Errorf("nobody holds %s", quoted(key))), nil
+			return o.leaves(f, exitFound, fmt.Errorf("nobody holds %s", quoted(key))), nil
 		}
 		owners, whole, err = survey.Owners(ctx, o.rc, from, from.Holders)
 		return exitOK, err
@@ -54,7 +60,7 @@ func force(ctx context.Context, o *options) int {
 	}
 	if !o.yes && !o.agreed("Take it? [y/N] ") {
 		if o.json {
-			o.print(untaken(key))
+			o.print(f)
 		}
 		fmt.Fprintln(o.Stderr, "Nothing was done.")
 		return exitFound
@@ -65,16 +71,18 @@ func force(ctx context.Context, o *options) int {
 			return 0, err
 		}
 		if !taken {
-			return o.leaves(key, exitTaken, fmt.Errorf("somebody else has %s by now, or nobody; nothing was done", quoted(key))), nil
+			return o.leaves(f, exitTaken, fmt.Errorf("somebody else has %s by now, or nobody; nothing was done", quoted(key))), nil
 		}
 		if o.json {
-			o.print(Forced{JSONVersion, survey.JSONKey(key), true, from.Holders})
+			f.Taken, f.From = true, from.Holders
+			o.print(f)
 			return exitOK, nil
 		}
 		fmt.Fprintf(o.Stdout, "%s was taken.\n", quoted(key))
 		if !whole {
 			fmt.Fprintln(o.Stdout, "Of permits that were acquired together only the first one: the others end with their lease time.")
 		}
+		writeOthers(o.Stdout, f.Others, "Not taken: ")
 		for _, h := range from.Holders {
 			switch {
 			case h.Java:
@@ -93,13 +101,10 @@ func force(ctx context.Context, o *options) int {
 	})
 }
 
-// untaken is the output for a lock that was not taken.
-func untaken(key string) Forced { return Forced{JSONVersion, survey.JSONKey(key), false, []Holder{}} }
-
-// leaves prints that the lock was not taken, and why, and returns the exit code.
-func (o *options) leaves(key string, code int, err error) int {
+// leaves prints that a lock was not taken, and why, and returns the exit code.
+func (o *options) leaves(f Forced, code int, err error) int {
 	if o.json {
-		o.print(untaken(key))
+		o.print(f)
 	}
 	return o.fail(code, err)
 }

@@ -49,6 +49,7 @@ type Reason struct {
 	Silent    []string `json:"silent,omitempty"`
 	Mute      []string `json:"mute,omitempty"`
 	Omitted   int      `json:"omitted,omitempty"`
+	survey.Others
 }
 
 func why(ctx context.Context, o *options) int {
@@ -63,10 +64,8 @@ func why(ctx context.Context, o *options) int {
 				w.Replace(key, of)
 			}
 		}
-		if w.Locks[key] == nil {
-			if err := w.ReadLock(ctx, o.c, key); err != nil {
-				return 0, err
-			}
+		if err := w.ReadLock(ctx, o.c, key, o.timeout/6); err != nil {
+			return 0, err
 		}
 		r := Reason{
 			Version: JSONVersion, Key: key, Holders: []Holder{}, Chains: []Link{}, Deadlocks: []Circle{},
@@ -81,7 +80,7 @@ func why(ctx context.Context, o *options) int {
 			return o.fail(exitFound, fmt.Errorf("nobody holds %s or waits for it", quoted(key))), nil
 		}
 		g := w.Graph()
-		r.Holders, r.Many, r.Chains = append(r.Holders, l.Holders...), l.Many, g.Chains(l)
+		r.Holders, r.Many, r.Others, r.Chains = append(r.Holders, l.Holders...), l.Many, l.Others, g.Chains(l)
 		for _, c := range g.Circles() {
 			if slices.ContainsFunc(c, func(l Link) bool { return l.Key == key }) {
 				r.Deadlocks = append(r.Deadlocks, c)
@@ -105,6 +104,7 @@ func (o *options) explain(r Reason) {
 			fmt.Fprintf(o.Stdout, "  held by %s\n", clean(hasIt(h, now)))
 		}
 		writeMany(o.Stdout, r.Many, "  ")
+		writeOthers(o.Stdout, r.Others, "  ")
 	}
 	for _, c := range r.Chains {
 		writeChain(o.Stdout, c, 0, now)
@@ -164,6 +164,22 @@ func writeMany(w io.Writer, many int, indent string) {
 	}
 }
 
+// belong says whose the permits are that no process names.
+func belong(of survey.Others) string {
+	text := count(of.Permits, "permit belongs to a process that does not answer, or to a Java program", "permits belong to processes that do not answer, or to Java programs")
+	if of.AtMost {
+		text = "at most " + text
+	}
+	return text
+}
+
+// writeOthers says whose the permits are that no process names, if there are any.
+func writeOthers(w io.Writer, of survey.Others, indent string) {
+	if of.Permits > 0 {
+		fmt.Fprintf(w, "%s%s\n", indent, belong(of))
+	}
+}
+
 // waits describes a waiter, and how long it has waited.
 func waits(w Waiter, now time.Time) string {
 	text := w.String()
@@ -185,7 +201,8 @@ func writeChain(w io.Writer, l Link, depth int, now time.Time) {
 	}
 	fmt.Fprintf(w, "%s%s\n", indent, clean(waits(l.Waiter, now))+" for "+quoted(l.Key))
 	writeMany(w, l.Many, indent+"  ")
-	if l.Unknown && l.Many == 0 {
+	writeOthers(w, l.Others, indent+"  ")
+	if l.Unknown && l.Many == 0 && l.Others.Permits == 0 {
 		fmt.Fprintf(w, "%s  nobody is known to have it\n", indent)
 	}
 	for _, h := range l.Holders {

@@ -97,6 +97,8 @@ func (o *options) show(l *Listing) {
 		row := []string{quoted(lock.Key), lock.Kind, "-", "-", nobody, "", waiting}
 		if lock.Many > 0 {
 			row[4] = itoa(lock.Many) + " owners"
+		} else if len(lock.Holders) == 0 && lock.Others.Permits > 0 {
+			row[4] = "?" // show says whose the permits are
 		} else if len(lock.Holders) > 0 {
 			h := lock.Holders[0]
 			who := h.String()

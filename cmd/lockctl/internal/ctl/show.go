@@ -188,7 +188,8 @@ func (o *options) detail(d Detail) {
 	now := time.Now()
 	fmt.Fprintf(o.Stdout, "%s (%s)\n", quoted(d.Lock.Key), clean(d.Lock.Kind))
 	writeMany(o.Stdout, d.Lock.Many, "  ")
-	if len(d.Lock.Holders) == 0 && d.Lock.Many == 0 {
+	writeOthers(o.Stdout, d.Lock.Others, "  ")
+	if len(d.Lock.Holders) == 0 && d.Lock.Many == 0 && d.Lock.Others.Permits == 0 {
 		fmt.Fprintln(o.Stdout, "  nobody has it")
 	}
 	for _, h := range d.Lock.Holders {
