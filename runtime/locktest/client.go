@@ -2,10 +2,10 @@ package locktest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
-	neturl "net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +36,7 @@ func Client(tb testing.TB, opts lockrt.Options) *lockrt.Client {
 // client is Client with a server, and an address by which the client reaches it.
 func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Client {
 	tb.Helper()
+	connect := func() (rueidis.Client, error) { return connect(server, opts.TLS) }
 	held := &ledger{counts: make(map[string]int), used: make(map[string]bool)}
 	opts.Hooks = held.watch(opts.Hooks)
 	c, err := open(url, opts)
@@ -53,14 +54,14 @@ func client(tb testing.TB, server, url string, opts lockrt.Options) *lockrt.Clie
 			tb.Errorf("locktest: still locked when the test ended: %s", strings.Join(left, ", "))
 			return
 		}
-		left, err := lasting(server, c.ID(), held.keys())                   // the client withdraws requests that it knows nothing of, until it is closed
+		left, err := lasting(connect, c.ID(), held.keys())                  // the client withdraws requests that it knows nothing of, until it is closed
 		over, cancel := context.WithTimeout(context.Background(), patience) // for what is being released
 		defer cancel()
 		if err := c.Shutdown(over); err != nil && !errors.Is(err, lockrt.ErrClosed) {
 			tb.Errorf("locktest: %v", err)
 		}
 		if len(left) > 0 {
-			left, err = owned(server, c.ID(), held.keys())
+			left, err = owned(connect, c.ID(), held.keys())
 		}
 		if err != nil {
 			tb.Errorf("locktest: look for keys that were left behind: %v", err)
@@ -86,22 +87,22 @@ func open(url string, opts lockrt.Options) (c *lockrt.Client, err error) {
 const grace = 5 * time.Second
 
 // lasting returns those of the keys that the client id still has in Redis after [grace].
-func lasting(url, id string, keys []string) (left []string, err error) {
+func lasting(connect func() (rueidis.Client, error), id string, keys []string) (left []string, err error) {
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	for over := time.Now().Add(grace); ; <-poll.C {
-		if left, err = owned(url, id, keys); err != nil || len(left) == 0 || time.Now().After(over) {
+		if left, err = owned(connect, id, keys); err != nil || len(left) == 0 || time.Now().After(over) {
 			return left, err
 		}
 	}
 }
 
 // owned returns those of the keys that the client id has in Redis.
-func owned(url, id string, keys []string) ([]string, error) {
+func owned(connect func() (rueidis.Client, error), id string, keys []string) ([]string, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	rc, err := connect(url)
+	rc, err := connect()
 	if err != nil {
 		return nil, err
 	}
@@ -121,21 +122,12 @@ func owned(url, id string, keys []string) ([]string, error) {
 	return left, nil
 }
 
-// connect returns a client of the server that url names, or of the cluster.
-func connect(url string) (rueidis.Client, error) {
-	option, err := rueidis.ParseURL(url)
+// connect returns a client of the server that url names, of the cluster, or of the master of the sentinels. config is nil, or of the connections.
+func connect(url string, config *tls.Config) (rueidis.Client, error) {
+	option, err := connects.Options{TLS: config, Watchdog: time.Minute, OpTimeout: patience}.Redis(url)
 	if err != nil {
 		return nil, err
 	}
-	u, err := neturl.Parse(url)
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := connects.SaysCluster(u.Query())
-	if err != nil {
-		return nil, err
-	}
-	option.DisableCache, option.ForceSingleClient = true, len(option.InitAddress) == 1 && !cluster
 	return rueidis.NewClient(option)
 }
 
@@ -215,7 +207,8 @@ type Losable interface{ Err() error }
 
 // Lose takes the key of l in Redis from it, like a forced unlock, and returns once the context of l has ended with
 // [lockrt.ErrLost]. Of several keys it takes all. Of a context it takes the innermost lease. The test fails if that has
-// ended before, or if there is none.
+// ended before, or if there is none: then Lose ends the goroutine, as Fatal does, so call it from that of the test, or from one for which the test does
+// not wait.
 func Lose(tb testing.TB, l Losable) {
 	tb.Helper()
 	under, ok := l.(context.Context)

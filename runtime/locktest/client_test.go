@@ -119,6 +119,26 @@ func TestClient_KeyLeftBehind(t *testing.T) {
 	})
 }
 
+// TestClient_LooksWhereItHasOpened shows that the check at the end connects as the client does.
+//
+//nolint:paralleltest // it sets a variable of the environment
+func TestClient_LooksWhereItHasOpened(t *testing.T) {
+	for name, url := range map[string]string{
+		"a slash at the end":        redistest.Server(t).URL() + "/",
+		"sentinels with a password": redistest.Sentinel(t, redistest.WithPassword("s3cret")).URL(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("REDIS_URL", url)
+			tb := &locktest.Recorder{TB: t}
+			lease, err := locktest.Client(tb, lockrt.Options{}).Mutex("k").Lock(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, lease.Unlock(t.Context()))
+			tb.End()
+			require.Empty(t, tb.Errors)
+		})
+	}
+}
+
 // TestClient_MayNotLook shows that a test does not pass for one that leaves no keys if the user may not look.
 //
 //nolint:paralleltest // it sets a variable of the environment

@@ -38,7 +38,7 @@ type line struct {
 // proxy starts one in front of the server.
 func (s *suite) proxy() line {
 	p, by, ok := inFront(s.tb, s.url)
-	s.that(ok, "a fault needs a server at redis://host:port, not at %q", s.url)
+	s.that(ok, "a fault needs one server at redis://host:port, not %q", s.url)
 	return line{p, by}
 }
 

@@ -344,11 +344,13 @@ func TestInFront(t *testing.T) {
 	t.Parallel()
 	for server, can := range map[string]bool{
 		"redis://localhost": true, "redis://:secret@localhost:7000/2": true, "rediss://localhost": false, "unix:///run/redis.sock": false, "no url\x7f": false,
+		"redis://localhost?addr=other": false, "redis://localhost?cluster=true": false, "redis://localhost?cluster=false": true,
+		"redis://localhost?master_set=m": false,
 	} {
 		_, by, ok := inFront(t, server)
 		require.Equal(t, can, ok, server)
 		if ok {
-			require.Regexp(t, `^redis://(:secret@)?127\.0\.0\.1:\d+(/2)?$`, by)
+			require.Regexp(t, `^redis://(:secret@)?127\.0\.0\.1:\d+(/2)?(\?cluster=false)?$`, by)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	lockrt "github.com/lockgen/lockgen/runtime"
+	connects "github.com/lockgen/lockgen/runtime/internal/connect"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
@@ -20,23 +21,23 @@ type Network struct {
 	url   string
 }
 
-// NewNetwork returns a Network that works. It ends with the test. It cannot see into connections that
-// use TLS and fails the test if $REDIS_URL demands them.
+// NewNetwork returns a Network that works. It ends with the test. It stands in front of one server, and cannot see into connections that use TLS: it fails
+// the test if $REDIS_URL demands them, or names a cluster or sentinels.
 func NewNetwork(tb testing.TB) *Network {
 	tb.Helper()
 	proxy, by, ok := inFront(tb, Server(tb))
 	if !ok {
-		tb.Fatalf("locktest: a network needs a server at redis://host:port, not at %q", Server(tb))
+		tb.Fatalf("locktest: a network needs one server at redis://host:port, not %q", Server(tb))
 	}
 	return &Network{tb: tb, proxy: proxy, url: by}
 }
 
 // inFront starts a proxy in front of the server that a URL names, and returns the URL by which clients reach the server through it. It reports false
-// for a server whose connections a proxy cannot see into: with TLS, or at a socket.
+// for a server whose connections a proxy cannot see into, with TLS or at a socket, and for several servers, to which a client finds the way itself.
 func inFront(tb testing.TB, server string) (proxy *redistest.FaultProxy, by string, ok bool) {
 	tb.Helper()
 	u, err := url.Parse(server)
-	if err != nil || u.Scheme != "redis" {
+	if err != nil || u.Scheme != "redis" || several(u.Query()) {
 		return nil, "", false
 	}
 	if u.Port() == "" {
@@ -45,6 +46,12 @@ func inFront(tb testing.TB, server string) (proxy *redistest.FaultProxy, by stri
 	proxy = redistest.Proxy(tb, u.Host)
 	u.Host = proxy.Addr()
 	return proxy, u.String(), true
+}
+
+// several reports whether a URL with these parameters names a cluster or sentinels.
+func several(said url.Values) bool {
+	cluster, err := connects.SaysCluster(said)
+	return err != nil || cluster || said.Has("addr") || said.Has("master_set")
 }
 
 // URL returns the address at which clients reach the server through the network.
@@ -60,7 +67,8 @@ func (n *Network) Client(opts lockrt.Options) *lockrt.Client {
 }
 
 // DropReply loses the reply to the next script, and the connection with it: Redis has locked, unlocked or renewed, and
-// the client does not know. The returned channel is closed when that has happened.
+// the client does not know. The returned channel is closed when that has happened. The script may be one by which the client looks after its lease: it
+// does so some milliseconds after its first grant, which [lockrt.TrackingOff] prevents, and then at each renewal.
 func (n *Network) DropReply() <-chan struct{} {
 	return n.proxy.DropReply(redistest.Command("EVALSHA"), 1, redistest.Close).Done()
 }

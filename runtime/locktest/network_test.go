@@ -22,6 +22,17 @@ func wait(t *testing.T, ch <-chan struct{}, what string) {
 	}
 }
 
+// TestNetwork_OfSeveralServers shows that a Network does not stand in front of one of several servers, to which clients find the way themselves.
+//
+//nolint:paralleltest // it sets a variable of the environment
+func TestNetwork_OfSeveralServers(t *testing.T) {
+	t.Setenv("REDIS_URL", redistest.SharedCluster(t).URL())
+	tb := &locktest.Recorder{TB: t}
+	tb.Run(func() { locktest.NewNetwork(tb) })
+	require.Len(t, tb.Errors, 1)
+	require.Contains(t, tb.Errors[0], "a network needs one server at redis://host:port, not ")
+}
+
 //nolint:paralleltest // it sets a variable of the environment
 func TestNetwork_LosesExactlyOneMessage(t *testing.T) {
 	everyServer(t, func(t *testing.T) {
@@ -88,5 +99,5 @@ func TestNetwork_NeedsToSeeWhatIsSaid(t *testing.T) {
 	t.Setenv("REDIS_URL", "rediss://localhost")
 	tb := &locktest.Recorder{TB: t}
 	tb.Run(func() { locktest.NewNetwork(tb) })
-	require.Equal(t, []string{`locktest: a network needs a server at redis://host:port, not at "rediss://localhost"`}, tb.Errors)
+	require.Equal(t, []string{`locktest: a network needs one server at redis://host:port, not "rediss://localhost"`}, tb.Errors)
 }

@@ -23,6 +23,12 @@ const (
 	ringScale  = 7
 )
 
+// Redis returns the options for a client of rueidis to connect to a url, as Open does.
+func (o Options) Redis(url string) (rueidis.ClientOption, error) {
+	at, err := o.address(url)
+	return at.option, err
+}
+
 // address reads the url text.
 func (o Options) address(text string) (address, error) {
 	option, u, said, err := parse(text)

@@ -43,6 +43,7 @@ type FaultProxy struct {
 	port   port // chosen once, before the proxy is shared
 	pumps  sync.WaitGroup
 
+	refusing  sync.Mutex // orders the calls of Refuse and close
 	mu        sync.Mutex
 	listener  net.Listener // nil while connections are refused
 	closed    bool
@@ -213,8 +214,10 @@ func (p *FaultProxy) Cut() {
 // Refuse resets all connections and refuses new ones, until it is called with false.
 func (p *FaultProxy) Refuse(on bool) {
 	p.tb.Helper()
+	p.refusing.Lock()
+	defer p.refusing.Unlock()
 	p.mu.Lock()
-	listener := p.listener
+	listener, closed := p.listener, p.closed
 	if on {
 		p.listener = nil
 	}
@@ -223,7 +226,7 @@ func (p *FaultProxy) Refuse(on bool) {
 	case on && listener != nil:
 		_ = listener.Close()
 		p.Cut()
-	case !on && listener == nil:
+	case !on && listener == nil && !closed: // else another one may have the port
 		if err := p.listen(); err != nil {
 			p.tb.Error(err)
 		}
@@ -339,6 +342,8 @@ func (p *FaultProxy) connect(listener net.Listener, client *net.TCPConn) {
 }
 
 func (p *FaultProxy) close() {
+	p.refusing.Lock()
+	defer p.refusing.Unlock()
 	p.mu.Lock()
 	p.closed = true
 	listener := p.listener

@@ -412,6 +412,32 @@ func TestProxy_Refuse(t *testing.T) {
 	w.expectEnd()
 }
 
+// TestProxy_RefusesFromSeveralGoroutines shows that the port is opened once, and not after the end of the proxy.
+func TestProxy_RefusesFromSeveralGoroutines(t *testing.T) {
+	t.Parallel()
+	s := redistest.Shared(t)
+	var late *redistest.FaultProxy
+	t.Run("until its end", func(t *testing.T) {
+		p := redistest.Proxy(t, s.Addr())
+		late = p
+		for range 20 {
+			p.Refuse(true)
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() { p.Refuse(false) })
+			}
+			all.Wait()
+			w := dial(t, p.Addr())
+			w.send("PING")
+			w.expect("+PONG\r\n")
+		}
+		p.Refuse(true)
+	})
+	late.Refuse(false)
+	_, err := net.Dial("tcp", late.Addr())
+	require.ErrorContains(t, err, "refused")
+}
+
 func TestProxy_Delay(t *testing.T) {
 	t.Parallel()
 	const oneWay = 20 * time.Millisecond
