@@ -50,7 +50,7 @@ type Call struct {
 	Key, Name, Template string
 	Permits             int
 	Since               monotonic.Time
-	Until               time.Time // when the call gives up, apart from its context; zero for never
+	Until               monotonic.Time // when the call gives up, apart from its context; zero for never
 	Ctx                 context.Context
 	Number              *atomic.Uint32            // its number for other processes; 0 as long as it has none
 	Waiter              interface{ Break(error) } // ends the call

@@ -37,6 +37,7 @@ type deadlocks struct {
 type knownCall struct {
 	Call
 
+	since time.Time      // the date at which it began to wait: one for all messages and reports
 	until monotonic.Time // when it is forgotten
 }
 
@@ -92,10 +93,15 @@ func (d *deadlocks) Waits() (all []deadlock.Wait) {
 			return // the holders are unknown
 		}
 		n := d.number(c)
-		d.known[n] = knownCall{c, max(until, d.known[n].until)}
+		known := d.known[n]
+		if known.since.IsZero() {
+			known.since = c.Since.Date()
+		}
+		known.Call, known.until = c, max(until, known.until)
+		d.known[n] = known
 		all = append(all, deadlock.Wait{
 			Call: deadlock.Call{
-				ID: deadlock.ID{Process: who.ID, Number: n}, Key: deadlock.Key(c.Key), Kind: string(c.Kind), Name: c.Name, Since: c.Since.Std().UnixMicro(),
+				ID: deadlock.ID{Process: who.ID, Number: n}, Key: deadlock.Key(c.Key), Kind: string(c.Kind), Name: c.Name, Since: known.since.UnixMicro(),
 				Service: who.Name, Host: who.Host, PID: who.PID, Program: who.Program,
 			},
 			Long: at.Sub(c.Since) >= d.cfg.Interval,

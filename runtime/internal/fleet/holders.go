@@ -199,7 +199,7 @@ func (s *holders) ask(key string) (f found) {
 		answered[p.Process.ID] = true
 		for _, h := range p.Held {
 			if h.Key == key && f.holder == nil {
-				f.holder = &observe.Holder{Process: p.Process, Owner: h.Owner, Since: h.Since, Seen: monotonic.Now().Std()}
+				f.holder = &observe.Holder{Process: p.Process, Owner: h.Owner, Since: h.Since, Seen: time.Now()}
 			}
 		}
 	}
@@ -230,7 +230,7 @@ func (cfg *Config) holderAmong(all []deadlock.Holder, gone map[string]bool) *obs
 	for _, h := range all {
 		if h.Process != cfg.UUID && !gone[h.Process] {
 			owner, _ := protocol.WriterOf(h.Owner)
-			return &observe.Holder{Process: observe.Process{ID: h.Process}, Owner: owner, Seen: monotonic.Now().Std()}
+			return &observe.Holder{Process: observe.Process{ID: h.Process}, Owner: owner, Seen: time.Now()}
 		}
 	}
 	return nil

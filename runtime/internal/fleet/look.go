@@ -81,7 +81,7 @@ func (cfg *Config) held(key string, most int) (held []observe.HeldLock, omitted 
 			continue
 		}
 		held = append(held, observe.HeldLock{
-			Key: l.Key(), Kind: observe.Kind(l.Kind()), Owner: OwnerOf(l), Name: s.Name, Since: s.Since.Std(), Holds: s.Holds, Lingers: s.Lingers,
+			Key: l.Key(), Kind: observe.Kind(l.Kind()), Owner: OwnerOf(l), Name: s.Name, Since: s.Since.SteadyDate(), Holds: s.Holds, Lingers: s.Lingers,
 			Lease: l.TTL, Renewed: l.Renew, Left: max(0, time.Until(l.Ends())), Token: s.Token, Queued: s.Queued, Trace: cfg.traceOf(s.Ctx),
 		})
 	}
@@ -107,12 +107,16 @@ func (cfg *Config) waiting(key string) (all []Call) {
 
 func (cfg *Config) describe(c *Call) observe.WaitingCall {
 	w := observe.WaitingCall{
-		Key: c.Key, Kind: c.Kind, Name: c.Name, Since: c.Since.Std(), Permits: c.Permits, Under: cfg.under(c.Ctx), Trace: cfg.traceOf(c.Ctx),
+		Key: c.Key, Kind: c.Kind, Name: c.Name, Since: c.Since.SteadyDate(), Permits: c.Permits, Under: cfg.under(c.Ctx), Trace: cfg.traceOf(c.Ctx),
 	}
 	if !c.Until.IsZero() {
-		w.Deadline = &c.Until
+		until := c.Until.SteadyDate()
+		w.Deadline = &until
 	}
 	if over, ok := c.Ctx.Deadline(); ok && (w.Deadline == nil || over.Before(*w.Deadline)) {
+		if over != over.Round(0) { // it has a reading of the monotonic clock, as that of a timeout has
+			over = monotonic.Of(over).SteadyDate()
+		}
 		w.Deadline = &over
 	}
 	return w

@@ -54,7 +54,7 @@ func (t *Core) Report() {
 	cause, at, call := t.Ended(), monotonic.Time(t.Rare().over.Load()), t.Rare().call
 	hook(call.context(), observe.EndEvent{
 		ID: call.id, Kind: observe.Kind(t.Kind()), Name: call.name, Template: call.template, Key: t.Key(), Parts: call.parts,
-		At: at.Std(), Held: at.Sub(t.Began), Reason: reasonOf(cause), Cause: core.CauseOf(t.Key(), cause),
+		At: at.Date(), Held: at.Sub(t.Began), Reason: reasonOf(cause), Cause: core.CauseOf(t.Key(), cause),
 	})
 }
 
@@ -108,7 +108,7 @@ func Renewed(c *core.Client, l *watchdog.Lease, err error) {
 	if err != nil && (of == nil || of.Ended() != nil) {
 		return // it has ended meanwhile
 	}
-	e := observe.RenewEvent{Kind: observe.Kind(l.Kind()), Name: l.Kind(), Key: l.Key(), Until: l.Until(), Err: err}
+	e := observe.RenewEvent{Kind: observe.Kind(l.Kind()), Name: l.Kind(), Key: l.Key(), Until: monotonic.Of(l.Until()).Date(), Err: err}
 	c.Reports.Later(func() {
 		ctx := context.Background()
 		if whole := of.whole(); whole != nil && whole.Rare().progress.Load() != leaseUnknown {

@@ -4,6 +4,7 @@ package monotonic
 
 import (
 	"math"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,13 +28,43 @@ func Of(t time.Time) Time {
 	return Time(t.Sub(epoch))
 }
 
-// Std returns t as the standard library has it. As a date it is off by what the wall clock was set since the
-// process began.
+// Std returns t as the standard library has it, to compare and to subtract. As a date it is off by what the wall clock was
+// set since the process began: Date and SteadyDate are dates for users.
 func (t Time) Std() time.Time {
 	if t == 0 {
 		return time.Time{}
 	}
 	return epoch.Add(time.Duration(t))
+}
+
+// Date returns t as the date by the wall clock as it is set at present. Two calls may differ by what the two clocks differ
+// in their speed, and in when they are read.
+func (t Time) Date() time.Time {
+	if t == 0 {
+		return time.Time{}
+	}
+	now := time.Now()
+	return now.Add(t.Sub(Of(now)))
+}
+
+// steadiness is by how much SteadyDate may differ from Date.
+const steadiness = 100 * time.Millisecond
+
+// steady is the reading of both clocks from which SteadyDate counts, or nil before the first.
+var steady atomic.Pointer[time.Time]
+
+// SteadyDate returns Date to a tenth of a second. It stays the same, to the nanosecond, until the wall clock is set,
+// so that a moment can be recognized by its date.
+func (t Time) SteadyDate() time.Time {
+	if t == 0 {
+		return time.Time{}
+	}
+	now, from := time.Now(), steady.Load()
+	if from == nil || (now.Round(0).Sub(from.Round(0))-now.Sub(*from)).Abs() > steadiness {
+		from = &now
+		steady.Store(from)
+	}
+	return from.Add(t.Sub(Of(*from)))
 }
 
 // Since returns how long ago t was.

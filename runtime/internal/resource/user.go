@@ -86,7 +86,7 @@ func (c *Client) ownHolder(kind, key string) *observe.Holder {
 	if s.Holds == 0 {
 		return nil // for a moment between two holders
 	}
-	return &observe.Holder{Own: true, Process: c.Fleet.Process(), Owner: g.Guard.Owner(), Since: s.Since.Std(), Seen: core.Now()}
+	return &observe.Holder{Own: true, Process: c.Fleet.Process(), Owner: g.Guard.Owner(), Since: s.Since.SteadyDate(), Seen: time.Now()}
 }
 
 // Refuse wakes the calls that are parked, those that stand in line, and those that wait for their first event, see [Client.begin]. A call that

@@ -40,7 +40,7 @@ func (v view) EachWaiting(key string, f func(call fleet.Call)) {
 			call.Permits = w.For.CounterDemand.N
 		}
 		if w.Call.Wait != leases.UntilDone {
-			call.Until = w.Call.Since.Add(w.Call.Wait).Std()
+			call.Until = w.Call.Since.Add(w.Call.Wait)
 		}
 		f(call)
 	}
