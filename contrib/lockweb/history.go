@@ -52,8 +52,12 @@ type row15 [historyMinutes + 1]struct {
 	seconds float64
 }
 
-// add adds a wait, to each minute its part of the wait.
+// add adds a wait, to each minute its part of the wait. The wall clock may have been set during it: the wait is as long as the
+// monotonic clock says, and ends when the wall clock says.
 func (r *row15) add(from, to time.Time) {
+	waited := to.Sub(from)
+	to = to.Round(0)
+	from = to.Add(-waited)
 	if earliest := to.Add(-historyMinutes * time.Minute); from.Before(earliest) {
 		from = earliest
 	}
