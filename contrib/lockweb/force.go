@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -110,40 +111,59 @@ func (p *Page) force(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	taken, err := p.take(r.Context(), one)
+	taken, whole, err := p.take(r.Context(), one)
 	switch {
 	case err != nil:
 		render(w, http.StatusBadGateway, "answer", answer{"It is not known whether the lock was taken", survey.Clean(err.Error())})
 	case !taken:
 		refuse(http.StatusConflict, "its holder has given the lock back, or lost it")
+	case !whole:
+		render(w, http.StatusOK, "answer", answer{"One permit was taken", p.onePermit(one, row)})
 	default:
 		render(w, http.StatusOK, "answer", answer{"The lock was taken", row.Who + " has lost " + row.Key.Short + "."})
 	}
 }
 
-// take takes a lock from the holder that the page showed, and reports whether that holder still had it. It takes a lock that
-// is read from all its readers, that holder among them.
-func (p *Page) take(ctx context.Context, one held) (bool, error) {
-	c := p.clients[0]
-	for _, other := range p.clients[1:] {
-		if other.ID() == one.holder.Process {
-			c = other
+// onePermit returns what it means to a holder that it has lost one of its permits. A client that takes a permit of its own knows that the others
+// are still there.
+func (p *Page) onePermit(one held, row heldRow) string {
+	text := fmt.Sprintf("%s has lost one of its %d permits of %s. ", row.Who, one.holder.Holds, row.Key.Short)
+	if p.clientOf(one).ID() == one.holder.Process {
+		return text + "It keeps its lease and the others."
+	}
+	return text + "It learns the loss when it renews or releases them. The others are free when it releases them, or after their lease time."
+}
+
+// clientOf returns the client that takes a lock: its own one, if the page has that.
+func (p *Page) clientOf(one held) *lockrt.Client {
+	for _, c := range p.clients {
+		if c.ID() == one.holder.Process {
+			return c
 		}
 	}
+	return p.clients[0]
+}
+
+// take takes a lock from the holder that the page showed, and reports whether that holder still had it. It takes a lock that
+// is read from all its readers, that holder among them. It takes one permit, and whole is false, if the holder has others whose ids
+// are not known.
+func (p *Page) take(ctx context.Context, one held) (taken, whole bool, err error) {
+	c := p.clientOf(one)
 	owners := []string{one.holder.Owner}
+	whole = true
 	if one.lock.Kind == string(lockrt.KindRead) {
 		standing, err := c.RWMutex(one.lock.Key).Inspect(ctx)
 		if err != nil || !slices.Contains(standing.Readers, one.holder.Owner) {
-			return false, err
+			return false, false, err
 		}
 		owners = standing.Readers
 	}
 	if one.lock.Kind == string(lockrt.KindPermit) {
-		ids, _, err := survey.Owners(ctx, c.Redis(), one.lock, []survey.Holder{one.holder})
+		owners, whole, err = survey.Owners(ctx, c.Redis(), one.lock, []survey.Holder{one.holder})
 		if err != nil {
-			return false, err
+			return false, false, err
 		}
-		owners = ids
 	}
-	return c.ForceUnlock(ctx, one.lock.Key, owners...)
+	taken, err = c.ForceUnlock(ctx, one.lock.Key, owners...)
+	return taken, whole, err
 }
