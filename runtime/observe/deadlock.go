@@ -54,10 +54,10 @@ func (c DeadlockedCall) String() string {
 
 // A DeadlockEvent is about one call of this process that is in a [Deadlock].
 type DeadlockEvent struct {
-	Kind     Kind
+	Kind     Kind   // as in [AcquireEvent]: of a MultiLock [KindMulti]
 	Name     string // as in [AcquireEvent]
 	Template string // as in [AcquireEvent]
-	Key      string // the lock that the call waits for
+	Key      string // the lock that the call waits for, one of those of a MultiLock
 	Deadlock Deadlock
 	Broken   bool // the call is ended because of it: it fails with lockrt.ErrDeadlock
 }

@@ -115,12 +115,13 @@ func (m *MultiLock) take(ctx context.Context, opts []leases.Option, label *engin
 	if err := m.check(opts); err != nil {
 		return nil, err
 	}
+	part := &leases.Part{Of: engine.Whole{Kind: core.KindMulti, Label: label}, Waits: waiting}
 	for tr := m.tracer(); ; {
 		if ctx.Err() != nil {
 			return nil, &observe.Error{Op: "lock", Key: m.key, Err: core.Ended(ctx)}
 		}
 		tr.Begins(m.keys)
-		parts, last, err := m.all(ctx, tr, append(slices.Clip(opts), asPart(waiting)), wait, start)
+		parts, last, err := m.all(ctx, tr, append(slices.Clip(opts), part), wait, start)
 		now := monotonic.Now() // one look at the clock for all
 		lost := slices.IndexFunc(parts, func(part *leases.Lease) bool {
 			return !part.Core().TrustedAt(now) && errors.Is(part.Err(), failure.ErrLost)
@@ -153,11 +154,6 @@ func (m *MultiLock) take(ctx context.Context, opts []leases.Option, label *engin
 
 func (m *MultiLock) TryLock(ctx context.Context, opts ...leases.Option) (*leases.Lease, error) {
 	return m.Lock(ctx, append(slices.Clip(opts), leases.Once)...)
-}
-
-// asPart makes a call a part of another one, whose hooks are called in its place, also when it has to wait.
-func asPart(waiting leases.WaitingPart) leases.Option {
-	return leases.OptionFunc(func(c *leases.Config) { c.Part = waiting })
 }
 
 // all locks the members in order, each under the context of the one before: so the last context ends with the first

@@ -43,10 +43,30 @@ type Call struct {
 }
 
 // A Label has the name of a lock for people, and in generated code the template of its key. It does not change. The nil Label has neither.
-type Label struct{ name, template string }
+type Label struct {
+	name, template string
+	whole          *Whole // nil for a call that is no part of another one
+}
+
+// A Whole is a call that has others as its parts.
+type Whole struct {
+	Kind  string
+	Label *Label
+}
 
 // NewLabel returns the label of a lock.
-func NewLabel(name, template string) *Label { return &Label{name, template} }
+func NewLabel(name, template string) *Label { return &Label{name: name, template: template} }
+
+// In returns the label of a part of whole.
+func (l *Label) In(whole *Whole) *Label { return &Label{l.Name(), l.Template(), whole} }
+
+// Whole returns the call that l is a part of, or nil.
+func (l *Label) Whole() *Whole {
+	if l == nil {
+		return nil
+	}
+	return l.whole
+}
 
 // Name returns the name of the lock, or "".
 func (l *Label) Name() string {

@@ -44,16 +44,23 @@ type Locks interface {
 	EachAbove(ctx context.Context, f func(l *watchdog.Lease))
 }
 
+// Hooked is what hooks get to know a call by.
+type Hooked struct {
+	Kind           observe.Kind
+	Name, Template string // "" without one
+}
+
 // A Call is a call that waits.
 type Call struct {
-	Kind                observe.Kind
-	Key, Name, Template string
-	Permits             int
-	Since               monotonic.Time
-	Until               monotonic.Time // when the call gives up, apart from its context; zero for never
-	Ctx                 context.Context
-	Number              *atomic.Uint32            // its number for other processes; 0 as long as it has none
-	Waiter              interface{ Break(error) } // ends the call
+	Kind      observe.Kind
+	Key, Name string
+	Hooked    Hooked // of a part of a MultiLock, the whole call
+	Permits   int
+	Since     monotonic.Time
+	Until     monotonic.Time // when the call gives up, apart from its context; zero for never
+	Ctx       context.Context
+	Number    *atomic.Uint32            // its number for other processes; 0 as long as it has none
+	Waiter    interface{ Break(error) } // ends the call
 }
 
 // A Visible holding shows who has it.

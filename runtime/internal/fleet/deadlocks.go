@@ -234,8 +234,9 @@ func (d *deadlocks) Found(number uint64, circle deadlock.Circle) {
 		d.reported[number] = map[string]bool{}
 	}
 	d.reported[number][text] = true
-	e.Kind, e.Name, e.Template, e.Key = call.Kind, cmp.Or(call.Name, string(call.Kind)), call.Template, call.Key
-	d.cfg.Logger.WarnContext(call.Ctx, "lockgen: a deadlock", "kind", e.Kind, "key", e.Key, "name", e.Name, "circle", text, "broken", e.Broken)
+	as := call.Hooked
+	e.Kind, e.Name, e.Template, e.Key = as.Kind, cmp.Or(as.Name, string(as.Kind)), as.Template, call.Key
+	d.cfg.Logger.WarnContext(call.Ctx, "lockgen: a deadlock", "kind", call.Kind, "key", e.Key, "name", e.Name, "circle", text, "broken", e.Broken)
 	if hook := d.cfg.Hooks.Deadlock; hook != nil {
 		d.cfg.Later(func() { hook(call.Ctx, e) }, false)
 	}

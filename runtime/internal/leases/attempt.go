@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
+	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/failure"
 	"github.com/lockgen/lockgen/runtime/internal/fleet"
 	"github.com/lockgen/lockgen/runtime/observe"
@@ -35,6 +36,14 @@ type Attempt struct {
 
 // A WaitingPart reports that a part of a call has to wait: for the lock named key, of that kind and of that client.
 type WaitingPart func(c *core.Client, kind, key string)
+
+// A Part is the option that makes a call a part of another one, whose hooks are called in its place, also when it has to wait.
+type Part struct {
+	Of    engine.Whole
+	Waits WaitingPart
+}
+
+func (p *Part) applyLock(c *Config) { c.Part = p }
 
 // attempts numbers the calls of this process.
 var attempts atomic.Uint64
@@ -92,7 +101,7 @@ func (a *Attempt) WaitsFor(c *core.Client, kind, key string) {
 		a.Client.Counts.Waiting.Add(1)
 	}
 	if a.Config.Part != nil {
-		a.Config.Part(c, kind, key)
+		a.Config.Part.Waits(c, kind, key)
 	} else if hook := a.Client.Settings.Hooks.Waiting; hook != nil {
 		hook(a.ctx, a.event())
 	}

@@ -126,7 +126,7 @@ type Config struct {
 	Backoff core.Backoff    // if Polling
 	Label   *engine.Label   // WithName, and the template of its key in generated code
 	Follows bool            // see engine.Waiter
-	Part    WaitingPart     // reports that the call waits, which is a part of another one; else nil
+	Part    *Part           // of another call; else nil
 	Yields  <-chan struct{} // closed when the call must stop waiting, so that another one goes on in its place; or nil
 	Said    said            // the given options
 	Bad     error           // why one of them is unusable

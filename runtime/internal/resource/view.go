@@ -34,7 +34,11 @@ func (v view) EachWaiting(key string, f func(call fleet.Call)) {
 			kind = w.For.Lease.Core().Kind()
 		}
 		call := fleet.Call{
-			Kind: observe.Kind(kind), Key: key, Name: w.Call.Label.Name(), Template: w.Call.Label.Template(), Since: w.Call.Since, Ctx: w.Call.Ctx, Number: &w.Number, Waiter: w,
+			Kind: observe.Kind(kind), Key: key, Name: w.Call.Label.Name(), Since: w.Call.Since, Ctx: w.Call.Ctx, Number: &w.Number, Waiter: w,
+		}
+		call.Hooked = fleet.Hooked{Kind: call.Kind, Name: call.Name, Template: w.Call.Label.Template()}
+		if whole := w.Call.Label.Whole(); whole != nil {
+			call.Hooked = fleet.Hooked{Kind: observe.Kind(whole.Kind), Name: whole.Label.Name(), Template: whole.Label.Template()}
 		}
 		if w.For.CounterDemand != nil {
 			call.Permits = w.For.CounterDemand.N

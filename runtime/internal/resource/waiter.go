@@ -82,6 +82,9 @@ func NewWaiter(ctx context.Context, l *leases.Lease, cfg *leases.Config) *Waiter
 func NewWaiterSince(ctx context.Context, since monotonic.Time, l *leases.Lease, cfg *leases.Config) *Waiter {
 	w := waiters.Get().(*Waiter)
 	w.Call = engine.Call{Ctx: ctx, Label: cfg.Label, Since: since, Wait: cfg.Wait}
+	if cfg.Part != nil && !w.Once() {
+		w.Call.Label = cfg.Label.In(&cfg.Part.Of)
+	}
 	w.Terms, w.Linger, w.Follows, w.For.Lease = cfg.Terms, int32(cfg.Linger/time.Microsecond), cfg.Follows, l
 	if cfg.MaxHold > 0 && l != nil {
 		l.Core().More().MaxHold = cfg.MaxHold
