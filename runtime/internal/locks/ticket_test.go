@@ -91,6 +91,24 @@ func TestResource_AsksForWhatWasTakenBeforeItsGrantWasKnown(t *testing.T) {
 	}
 }
 
+// A hand-over is not trusted if a message came before it that says that the lock was taken by force: that may be about this hand-over, if the two messages
+// come over different connections.
+func TestResource_AsksAfterAHandOverThatWasTaken(t *testing.T) {
+	t.Parallel()
+	for name, forced := range map[string]bool{"taken": true, "not taken": false} {
+		c := clientOf(t, redistest.Shared(t).URL(), core.Settings{})
+		r, _, tk, _ := (&stateTest{t, c}).mutex(redistest.Key(t, "k"))
+		r.Mu.Lock()
+		tk.To(engine.TicketQueued)
+		r.Mu.Unlock()
+		if forced {
+			tk.Taken()
+		}
+		tk.Handed(protocol.Message{Number: tk.Number, Granted: time.Now()})
+		require.Equal(t, !forced, stateOf(tk) == engine.TicketGranted, name)
+	}
+}
+
 // A release that should leave the key to the next goroutine of this process grants it nothing without the fencing token that it wants, when
 // it has failed, or when the key was not there to be released: the ticket asks at once.
 func TestResource_AsksAfterAReleaseThatLeftItNothing(t *testing.T) {

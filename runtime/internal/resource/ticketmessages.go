@@ -41,6 +41,8 @@ func (tk *Ticket) Handed(m protocol.Message) {
 	from, first := tk.HandedOver(m.Granted, received), min(HandOverLease, w.Terms.TTL) // a renewal makes it that short
 	switch {
 	case !r.Client.Granting(): // the waiter leaves, and the goroutine that does releases it
+	case tk.Forced: // perhaps since: these two messages can come over two connections
+		tk.promptWaiter()
 	case !r.Client.suffices(w.Terms, from, first, m.Token):
 		tk.promptWaiter() // for the terms that the waiter needs
 	default:
