@@ -97,6 +97,22 @@ func TestFault_FixedLeaseAfterOneWhoAskedForMore(t *testing.T) {
 	})
 }
 
+// A fixed lease that another process has handed over is shorter than the time for which Redis keeps a hand-over. Redis is told when it ends, and so does not
+// keep the key for longer.
+func TestHandOver_ToAShortFixedLease(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{Tracking: lockrt.TrackingOff})
+	held := ok(t)(clientOf(t, l.server.URL(), lockrt.Options{}).Mutex(l.key).Lock(patient(t)))
+	short := lockLater(patient(t), l.client.Mutex(l.key), lockrt.WithLease(300*time.Millisecond))
+	inLine(t, l.server, l.key, 1)
+	others := l.seen(func(cmd []string) bool { return cmd[0] == "EVALSHA" && l.names(cmd) && !l.asks(cmd) })
+	free(t, held)
+	got := gotten(t, short, "the short lease")
+	receive(t, got.Context().Done(), "its end")
+	receive(t, others, "the request that withdraws it")
+	gone(t, l.server, l.key)
+}
+
 // An extension by one holder is no promise to the next.
 func TestLease_ExtendEndsWithItsLease(t *testing.T) {
 	t.Parallel()

@@ -419,8 +419,12 @@ func (g *Grant) notifyLoss(cause error) {
 func (g *Grant) outlived() {
 	g.Resource().Mu.Lock()
 	defer g.Resource().Mu.Unlock()
-	if g.Ticket.TTL > g.Guard.TTL || g.Named { // Redis may have it for longer than its last holder asked for; a write lock, for as long as somebody reads under it
-		g.Resource().withdraw(g.Ticket, g.Ticket.TTL)
+	longest := g.Ticket.TTL
+	if g.Ticket.HandedAt() != 0 {
+		longest = max(longest, HandOverLease)
+	}
+	if longest > g.Guard.TTL || g.Named { // Redis may have it for longer than its last holder asked for; a write lock, for as long as somebody reads under it
+		g.Resource().withdraw(g.Ticket, longest)
 	}
 }
 
