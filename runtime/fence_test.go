@@ -373,6 +373,30 @@ func TestOwner_EntersAgainUnderAnyContext(t *testing.T) {
 	free(t, tries(lockrt.WithOwner(patient(t), lockrt.NewOwner()), t, m))
 }
 
+// An owner that entered under the context of another lease holds the key: its other calls enter again, those that wait too.
+func TestOwner_EntersAgainWhatItEnteredByAContext(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	c := newClient(t, lockrt.Options{Hooks: hooks})
+	for name, m := range map[string]lockrt.Locker{"mutex": c.Mutex(redistest.Key(t, "m")), "fair": c.FairMutex(redistest.Key(t, "f"))} {
+		o := lockrt.NewOwner()
+		first := ok(t)(m.Lock(patient(t)))
+		waits := lockLater(lockrt.WithOwner(patient(t), o), m)
+		receive(t, waiting, name)
+		second := ok(t)(m.Lock(lockrt.WithOwner(first.Context(), o)))
+		third := gotten(t, waits, name)
+		fourth := ok(t)(m.TryLock(lockrt.WithOwner(patient(t), o)))
+		_, err := m.TryLock(lockrt.WithOwner(patient(t), lockrt.NewOwner()))
+		require.ErrorIs(t, err, lockrt.ErrNotAcquired, name)
+		for _, l := range []*lockrt.Lease{first, third, fourth} {
+			require.NoError(t, l.Unlock(t.Context()), name)
+		}
+		require.NoError(t, second.Err(), name)
+		free(t, second)
+		freed(t, m.Key())
+	}
+}
+
 func TestOwner_NoneOfItsWaitersEntersWithoutTheTokenItWants(t *testing.T) {
 	t.Parallel()
 	for name, lock := range exclusives {

@@ -53,6 +53,9 @@ func (r *Exclusive) Reenter(g *Grant, outer, l *leases.Lease) bool {
 		return false
 	}
 	g.Attach(l)
+	if owner := l.Core().Rare().Owner; owner != nil {
+		r.Kind.Admit(g, owner)
+	}
 	return true
 }
 
@@ -76,13 +79,23 @@ func (r *Exclusive) EntersAgain(w *Waiter) bool {
 	return true
 }
 
+// isOf reports whether owner has a lease of g: the first one, or one that has entered under the context of another.
+func (g *Grant) isOf(owner *leases.Owner) bool {
+	for l := range g.Leases {
+		if l.Core().Rare().Owner == owner {
+			return true
+		}
+	}
+	return false
+}
+
 // admits is ReenterBy for a caller that holds r.Mu.
 func (r *Exclusive) admits(l *leases.Lease) bool {
 	g := r.Grant
 	if l.Core().Rare().Owner == nil || r.Shut || g == nil {
 		return false
 	}
-	if g.Rare().Lost != nil || g.TokenPending || !g.worked() || g.First.Core().Rare().Owner != l.Core().Rare().Owner {
+	if g.Rare().Lost != nil || g.TokenPending || !g.worked() || !g.isOf(l.Core().Rare().Owner) {
 		return false
 	}
 	g.Attach(l)
