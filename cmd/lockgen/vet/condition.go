@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 
 	"golang.org/x/tools/go/cfg"
 )
@@ -79,11 +80,13 @@ func (w *walk) possible(cond ast.Expr, known bool) (yes, no bool) {
 		case token.EQL, token.NEQ:
 			return w.compared(cond.Op, cond.X, cond.Y, known)
 		}
-	case *ast.Ident:
-		return true, true
+	case *ast.CallExpr:
+		if known && w.asksWhich(cond) {
+			return false, true
+		}
 	}
-	// errors.Is(err, ...) and the like ask which error it is.
-	return !w.asksAbout(cond, known), true
+	sure := !w.unsure(known, cond)
+	return sure, sure
 }
 
 // givenAt has the conditions around a statement, as texts, and whether they are true there. Only those count whose variables and fields the function
@@ -203,12 +206,9 @@ func (w *walk) compared(op token.Token, x, y ast.Expr, known bool) (yes, no bool
 		yes, no = true, false // no error, so there is a lease
 	case err && known, lease && leaseNil:
 		yes, no = false, true
-	case w.asksAbout(x, known) || w.asksAbout(y, known):
-		return false, true
 	default:
-		// A comparison of the error inside of x or y is not understood.
-		unsure := known && w.err != nil && (mentions(w.info, x, w.err) || mentions(w.info, y, w.err))
-		return !unsure, !unsure
+		sure := !w.unsure(known, x, y)
+		return sure, sure
 	}
 	if op == token.NEQ {
 		yes, no = no, yes
@@ -216,16 +216,15 @@ func (w *walk) compared(op token.Token, x, y ast.Expr, known bool) (yes, no bool
 	return yes, no
 }
 
-// asksAbout reports whether a call in an expression is given the error that reports whether there
-// is a lease.
-func (w *walk) asksAbout(e ast.Expr, known bool) bool {
-	found := false
-	if known && w.err != nil {
-		w.inspect(e, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			found = found || ok && mentions(w.info, call, w.err)
-			return !found
-		})
-	}
-	return found
+// unsure reports whether expressions look at the error that reports whether there is a lease, in a way that is not understood: of most functions that
+// get an error it is not known which answer says that there is one.
+func (w *walk) unsure(known bool, in ...ast.Expr) bool {
+	return known && w.err != nil && slices.ContainsFunc(in, func(e ast.Expr) bool { return mentions(w.info, e, w.err) })
+}
+
+// asksWhich reports whether a call asks which error it is that reports whether there is a lease: errors.Is and errors.As are true of errors alone.
+func (w *walk) asksWhich(call *ast.CallExpr) bool {
+	fn := callee(w.info, call)
+	return w.err != nil && fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == "errors" && (fn.Name() == "Is" || fn.Name() == "As") &&
+		len(call.Args) == 2 && variable(w.info, call.Args[0]) == w.err && !w.info.Types[call.Args[1]].IsNil() && !mentions(w.info, call.Args[1], w.err)
 }

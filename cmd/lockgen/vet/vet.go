@@ -9,9 +9,9 @@
 // They are [Unlock], [Context], [Outer], [Proof], [Unwrapped] and [Stale], and [Bound], which warns. Their reports
 // should be right; they ignore uncertain cases, and test files, which make mistakes on purpose. Limits: a lease that is
 // handed to another function, kept in a field or captured by a closure is the business of the function that has it, and
-// is not followed; of conditions only those are understood that look at the error of the lock, at the lease, or at a
-// variable that a condition around the lock has looked at; and implementations are known by the rules that [Unwrapped]
-// names, not by following values.
+// is not followed; of conditions only those are understood that compare the error of the lock or ask errors.Is or
+// errors.As about it, that look at the lease, or at a variable that a condition around the lock has looked at; and
+// implementations are known by the rules that [Unwrapped] names, not by following values.
 //
 // Ways through a function are those of golang.org/x/tools/go/cfg: with goto, labels, select, loops over functions, and calls that never return. A panic
 // ends a way; it is a return where the function itself recovers.
