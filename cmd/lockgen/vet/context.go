@@ -12,7 +12,8 @@ import (
 // Context finds work that is done while a lock is held, under the context that the lock was asked for with. That one does not end when the lock is
 // lost: the work goes on although somebody else may have the lock. The lease's Context ends, and so does the one that Do gives to its function.
 //
-// Calls that only log or ask for a value of the context, as SpanFromContext does, and those that get the lease itself, are left alone.
+// Calls that only log or ask for a value of the context, as SpanFromContext does, and those that get the lease or its proof, are left alone. So is all
+// that follows where others get the lease, who may release it: a function, another variable, or a literal that is called.
 var Context = &analysis.Analyzer{
 	Name:     "lockcontext",
 	Doc:      "find work under a context that does not end when the lock is lost\n\nUse the lease's Context, or the one that Do gives to its function.",
@@ -47,9 +48,10 @@ func (f *function) oldContext(a acquisition) {
 		return
 	}
 	reported := map[*ast.CallExpr]bool{}
+	hands := f.handsOn(a.lease)
 	w := &walk{function: f, from: a.stmt, lease: a.lease, err: a.err}
 	w.visit = func(n ast.Node) bool {
-		if now, _ := f.released(n, a.lease); now || assigns(f.info, n, ctx) {
+		if now, _ := f.released(n, a.lease); now || hands.at(n) || assigns(f.info, n, ctx) {
 			return false
 		}
 		if _, ok := n.(*ast.DeferStmt); ok {
