@@ -3,6 +3,7 @@ package vet
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 
 	"golang.org/x/tools/go/analysis"
 )
@@ -13,8 +14,9 @@ import (
 // round of a loop: nobody can unlock the lease then. A defer in a loop is an unlock, although it comes only when the function returns.
 //
 // A lease that is dropped at once, or that no way unlocks, is meant only if it ends by itself: with WithLease or WithMaxHold, as an option of the call or
-// of its lock. One that is to be held until the process ends is reported too: unlock it when the process is told to stop, so that nobody has to wait for
-// the watchdog.
+// of its lock. It is reported only where the function can be seen to use a lock that was made without them: not for one of a field or a parameter, and
+// not for a typed lock, whose directive has the options. One that is to be held until the process ends is reported too: unlock it when the process is
+// told to stop, so that nobody has to wait for the watchdog.
 var Unlock = &analysis.Analyzer{
 	Name:     "unlock",
 	Doc:      "find leases that are not unlocked on some path\n\nA lease that nobody unlocks is renewed for as long as the process lives.",
@@ -117,38 +119,50 @@ func (f *function) releases(lease *types.Var) bool {
 	return found
 }
 
-// ends reports whether a call asks for a lease that ends by itself, as the call says or what made the lock.
+// ends reports whether a call may ask for a lease that ends by itself, as the call says or what made the lock. Of a lock that the package does not
+// make where it can be seen, that is not known.
 func (f *function) ends(call *ast.CallExpr) bool {
 	values := valuesOf(f.pass)
-	for range 10 { // no more than that make a lock
-		if f.limits(call) {
+	var mayEnd func(call *ast.CallExpr, depth int) bool
+	mayEnd = func(call *ast.CallExpr, depth int) bool {
+		if call == nil || depth == 0 || f.limits(call) {
 			return true
 		}
+		fn := callee(f.info, call)
+		if fn == nil || !isOurs(fn) {
+			return true
+		}
+		var of []ast.Expr // the locks that this one comes from
+		recv := fn.Signature().Recv()
 		sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
-		if !ok {
-			return false
+		switch {
+		case recv != nil && ours(recv.Type()) != "Client" && ok:
+			of = []ast.Expr{sel.X}
+		case fn.Name() == "NewMultiLock":
+			of = call.Args
 		}
-		if call = values.value(sel.X); call == nil {
-			return false
-		}
+		return slices.ContainsFunc(of, func(e ast.Expr) bool { return mayEnd(values.value(e), depth-1) })
 	}
-	return false
+	return mayEnd(call, 5)
 }
 
-// limits reports whether an option of a call gives leases an end.
+// limits reports whether an option of a call gives leases an end, or may do that.
 func (f *function) limits(call *ast.CallExpr) bool {
-	found := false
-	for _, arg := range call.Args {
-		ast.Inspect(arg, func(n ast.Node) bool {
-			if inner, ok := n.(*ast.CallExpr); ok {
-				fn := callee(f.info, inner)
-				found = found || fn != nil && fn.Pkg() != nil && fn.Pkg().Path() == runtimePath && (fn.Name() == "WithLease" || fn.Name() == "WithMaxHold")
-			}
-			return !found
-		})
-	}
-	// Options in a variable can say anything.
-	return found || call.Ellipsis.IsValid()
+	return call.Ellipsis.IsValid() || slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
+		switch ours(f.info.TypeOf(arg)) {
+		case "Spec":
+			return true // it has a field for that
+		case "LockOption":
+		default:
+			return false
+		}
+		option, ok := ast.Unparen(arg).(*ast.CallExpr)
+		if !ok {
+			return true // an option in a variable can say anything
+		}
+		fn := callee(f.info, option)
+		return fn == nil || !isOurs(fn) || fn.Name() == "WithLease" || fn.Name() == "WithMaxHold"
+	})
 }
 
 // how the lease is released: what it is then, and by which call.

@@ -50,10 +50,10 @@ func onOnePath(ctx context.Context, c *lockrt.Client, stop bool) error {
 	return lease.Unlock(ctx)
 }
 
-func never(ctx context.Context, m lockrt.EntityMutex[ID]) {
-	held, err := m.Lock(ctx) // want `held is not unlocked on the way that returns at line 58`
+func never(ctx context.Context, c *lockrt.Client) {
+	held, err := c.Mutex("a").Lock(ctx) // want `held is not unlocked on the way that returns at line 58`
 	if err == nil {
-		println(held.Held().ID(), held.Err())
+		println(held.Context(), held.Err())
 	}
 }
 
@@ -62,11 +62,15 @@ func generated(ctx context.Context, c *lockrt.Client, spec *gen.Spec) (err error
 	if err != nil {
 		return err
 	}
-	return work(held.Context())
+	if err := work(held.Context()); err != nil {
+		return err
+	}
+	held.Release(&err)
+	return err
 }
 
 func laterError(ctx context.Context, c *lockrt.Client) error {
-	lease, err := c.Mutex("a").Lock(ctx) // want `lease is not unlocked on the way that returns at line 75`
+	lease, err := c.Mutex("a").Lock(ctx) // want `lease is not unlocked on the way that returns at line \d+`
 	if err != nil {
 		return err
 	}
@@ -195,7 +199,7 @@ func named(ctx context.Context, c *lockrt.Client) (lease *lockrt.Lease, err erro
 func work(context.Context) error { return nil }
 
 func permit(ctx context.Context, s *lockrt.PermitSemaphore, stop bool) error {
-	p, err := s.Acquire(ctx) // want `p is not released on the way that returns at line 203: defer p.Release\(ctx\)`
+	p, err := s.Acquire(ctx) // want `p is not released on the way that returns at line \d+: defer p.Release\(ctx\)`
 	if err != nil {
 		return err
 	}
@@ -205,8 +209,8 @@ func permit(ctx context.Context, s *lockrt.PermitSemaphore, stop bool) error {
 	return p.Release(ctx)
 }
 
-func shared(ctx context.Context, rw *lockrt.RWMutex) error {
-	lease, err := rw.RLock(ctx) // want `lease is not unlocked`
+func shared(ctx context.Context, c *lockrt.Client) error {
+	lease, err := c.RWMutex("a").RLock(ctx) // want `lease is not unlocked`
 	if err != nil {
 		return err
 	}
@@ -221,10 +225,7 @@ func otherError(ctx context.Context, c *lockrt.Client) error {
 	return lease.Unlock(ctx)
 }
 
-func kinds(ctx context.Context, s lockrt.EntitySemaphore[ID], m lockrt.EntityMulti[ID], f lockrt.EntityFairMutex[ID], a gen.Acquirer) error {
-	s.Acquire(ctx)                   // want `the lease is dropped`
-	m.TryLock(ctx)                   // want `the lease is dropped`
-	a.AcquireKinds(ctx, &gen.Spec{}) // want `the lease is dropped`
+func kinds(ctx context.Context, s lockrt.EntitySemaphore[ID], m lockrt.EntityMulti[ID], f lockrt.EntityFairMutex[ID]) error {
 	permit, err := s.TryAcquire(ctx) // want `permit is not released on the way that returns at line \d+: defer permit.Release\(ctx\)`
 	if err != nil {
 		return err
@@ -237,7 +238,10 @@ func kinds(ctx context.Context, s lockrt.EntitySemaphore[ID], m lockrt.EntityMul
 	if err != nil {
 		return errors.Join(err, several.Unlock(ctx), permit.Release(ctx))
 	}
-	return errors.Join(fair.Err(), several.Err(), permit.Err())
+	if fair.Err() == nil {
+		return errors.Join(several.Err(), permit.Err())
+	}
+	return fair.Unlock(ctx)
 }
 
 func byItsID(ctx context.Context, s *lockrt.PermitSemaphore) error {

@@ -85,8 +85,8 @@ func asksAboutAnotherError(ctx context.Context, m *lockrt.Mutex, r *reply) error
 	return lease.Unlock(ctx)
 }
 
-func asksWhichErrorAlone(ctx context.Context, m *lockrt.Mutex) error {
-	lease, err := m.Lock(ctx) // want `lease is not unlocked on the way that returns at line \d+`
+func asksWhichErrorAlone(ctx context.Context, c *lockrt.Client) error {
+	lease, err := c.Mutex("a").Lock(ctx) // want `lease is not unlocked on the way that returns at line \d+`
 	var key *lockrt.KeyError
 	if errors.Is(err, lockrt.ErrNotAcquired) || errors.As(err, &key) {
 		return err

@@ -27,9 +27,9 @@ done:
 	return nil
 }
 
-func jumpsBack(ctx context.Context, m *lockrt.Mutex) {
+func jumpsBack(ctx context.Context, c *lockrt.Client) {
 again:
-	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that replaces it at line 32`
+	lease, err := c.Mutex("a").TryLock(ctx) // want `lease is not unlocked on the way that replaces it at line 32`
 	if err == nil && work(lease.Context()) == nil {
 		goto again
 	}
@@ -246,8 +246,8 @@ func switches(ctx context.Context, m *lockrt.Mutex) error {
 	}
 }
 
-func switchesAndLeaves(ctx context.Context, m *lockrt.Mutex) error {
-	lease, err := m.TryLock(ctx) // want `lease is not unlocked on the way that returns at line 253`
+func switchesAndLeaves(ctx context.Context, c *lockrt.Client) error {
+	lease, err := c.Mutex("a").TryLock(ctx) // want `lease is not unlocked on the way that returns at line 253`
 	switch err {
 	case nil:
 		return work(lease.Context())

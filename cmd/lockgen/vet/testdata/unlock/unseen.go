@@ -1,0 +1,88 @@
+package unlock
+
+import (
+	"context"
+	"time"
+
+	lockrt "github.com/lockgen/lockgen/runtime"
+	"github.com/lockgen/lockgen/runtime/gen"
+)
+
+// locks has typed locks, with what a directive says.
+type locks struct{ c *lockrt.Client }
+
+func (l locks) Seat(id ID) lockrt.EntityMutex[ID] {
+	return gen.For(l.c, &gen.Spec{Lease: time.Minute}, id, "seat", nil)
+}
+
+func typed(ctx context.Context, l locks) (err error) {
+	if _, err = l.Seat("1").TryLock(ctx); err != nil {
+		return err
+	}
+	_, err = gen.For(l.c, &gen.Spec{Lease: time.Minute}, ID("1"), "seat", nil).TryLock(ctx)
+	return err
+}
+
+func typedOnSomeWays(ctx context.Context, l locks) error {
+	held, err := l.Seat("1").TryLock(ctx) // want `held is not unlocked on the way that returns at line \d+`
+	if err != nil {
+		return err
+	}
+	if err := work(held.Context()); err != nil {
+		return err
+	}
+	return held.Unlock(ctx)
+}
+
+type cron struct {
+	once  *lockrt.Mutex
+	while lockrt.LockOption
+}
+
+func newCron(c *lockrt.Client) cron {
+	return cron{c.Mutex("a", lockrt.WithLease(time.Hour)), lockrt.WithLease(time.Hour)}
+}
+
+func (c cron) field(ctx context.Context) bool {
+	_, err := c.once.TryLock(ctx)
+	return err == nil
+}
+
+func (c cron) fieldThatIsKept(ctx context.Context) error {
+	lease, err := c.once.TryLock(ctx)
+	if err != nil {
+		return err
+	}
+	return work(lease.Context())
+}
+
+func (c cron) option(ctx context.Context, client *lockrt.Client) error {
+	_, err := client.Mutex("a").TryLock(ctx, c.while)
+	return err
+}
+
+func parameter(ctx context.Context, m lockrt.Locker) error {
+	_, err := m.Lock(ctx)
+	return err
+}
+
+func several(ctx context.Context, c *lockrt.Client, m *lockrt.Mutex) error {
+	if _, err := lockrt.NewMultiLock(c.Mutex("a"), m).Lock(ctx); err != nil {
+		return err
+	}
+	_, err := lockrt.NewMultiLock(c.Mutex("a"), c.RWMutex("b").RLocker()).Lock(ctx) // want `the lease is dropped`
+	return err
+}
+
+func seen(ctx context.Context, c *lockrt.Client, clients []*lockrt.Client) {
+	m := c.FairMutex("a", lockrt.WithWait(time.Second))
+	m.TryLock(ctx)                               // want `the lease is dropped`
+	c.PermitSemaphore("a", 1).Acquire(ctx)       // want `the lease is dropped`
+	lockrt.NewRedLock("a", clients).TryLock(ctx) // want `the lease is dropped`
+	c.Mutex("a").TryLock(ctx, lockrt.WithWait(time.Second), lockrt.WithMaxHold(time.Hour))
+	r := c.RWMutex("a").RLocker()
+	lease, err := r.Lock(ctx) // want `lease is not unlocked`
+	if err == nil {
+		work(lease.Context())
+	}
+}
