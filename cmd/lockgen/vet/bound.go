@@ -48,7 +48,7 @@ func (f *function) waitsFor(call *ast.CallExpr) bool {
 	return slices.Contains(waiting, f.asks(call)) && len(call.Args) > 0
 }
 
-// values are what the variables of a package are set to, of those that are set once.
+// values are what the variables of a package are set to, of those that are set once. Parameters and results are set when the function begins.
 type values struct {
 	info *types.Info
 	of   map[*types.Var]ast.Expr // the value, or the call that has it as its first result
@@ -72,6 +72,18 @@ func valuesOf(pass *analysis.Pass) *values {
 			}
 		}
 	}
+	arrive := func(lists ...*ast.FieldList) { // with a value that is not known
+		for _, list := range lists {
+			if list == nil {
+				continue
+			}
+			for _, field := range list.List {
+				for _, name := range field.Names {
+					assign([]ast.Expr{name}, nil)
+				}
+			}
+		}
+	}
 	for _, file := range pass.Files {
 		ast.Inspect(file, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -85,6 +97,16 @@ func valuesOf(pass *analysis.Pass) *values {
 				if len(n.Values) > 0 {
 					assign(lhs, n.Values)
 				}
+			case *ast.RangeStmt:
+				for _, e := range []ast.Expr{n.Key, n.Value} {
+					if e != nil {
+						assign([]ast.Expr{e}, nil)
+					}
+				}
+			case *ast.FuncDecl:
+				arrive(n.Recv, n.Type.Params, n.Type.Results)
+			case *ast.FuncLit:
+				arrive(n.Type.Params, n.Type.Results)
 			case *ast.UnaryExpr:
 				if to := variable(v.info, n.X); n.Op == token.AND && to != nil {
 					v.set[to] += 2 // it may be set through its address

@@ -58,3 +58,49 @@ func unknown(ctx context.Context, c *lockrt.Client, s service, l lockrt.Locker) 
 	m = s.m
 	_, _ = m.Lock(context.Background())
 }
+
+func defaults(ctx context.Context, c *lockrt.Client, m *lockrt.Mutex) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	_, _ = c.Mutex("a").Lock(ctx)
+	if m == nil {
+		m = c.Mutex("a")
+	}
+	_, _ = m.Lock(context.Background())
+	func(ctx context.Context) {
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		_, _ = c.Mutex("a").Lock(ctx)
+	}(ctx)
+	own := context.Background()
+	_, _ = c.Mutex("a").Lock(own) // want `nothing bounds this wait`
+	func(context.Context) {
+		ctx := context.Background()
+		_, _ = c.Mutex("a").Lock(ctx) // want `nothing bounds this wait`
+	}(ctx)
+}
+
+func result(c *lockrt.Client, limit context.Context) (ctx context.Context) {
+	defer func() { _, _ = c.Mutex("a").Lock(ctx) }()
+	if limit != nil {
+		return limit
+	}
+	ctx = context.Background()
+	return ctx
+}
+
+func rounds(c *lockrt.Client) {
+	all := []context.Context{context.Background()}
+	for _, ctx := range all {
+		if ctx == nil {
+			ctx = context.Background()
+		}
+		_, _ = c.Mutex("a").Lock(ctx)
+	}
+	for range all {
+		ctx := context.Background()
+		_, _ = c.Mutex("a").Lock(ctx) // want `nothing bounds this wait`
+	}
+}

@@ -86,3 +86,11 @@ func seen(ctx context.Context, c *lockrt.Client, clients []*lockrt.Client) {
 		work(lease.Context())
 	}
 }
+
+func parameterWithADefault(ctx context.Context, c *lockrt.Client, m *lockrt.Mutex) error {
+	if m == nil {
+		m = c.Mutex("a")
+	}
+	_, err := m.TryLock(ctx)
+	return err
+}
