@@ -1,10 +1,12 @@
 package vet
 
 import (
+	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
 	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/cfg"
 )
@@ -57,7 +59,7 @@ func (w *walk) tag(b *cfg.Block) ast.Expr {
 
 // possible reports whether there can be a lease if a condition is true, and if it is false.
 func (w *walk) possible(cond ast.Expr, known bool) (yes, no bool) {
-	text, plain := positive(cond)
+	text, plain := w.positive(cond)
 	if is, given := w.given[text]; given {
 		return is == plain, is != plain
 	}
@@ -106,7 +108,7 @@ func (f *function) givenAt(stmt ast.Node) map[string]bool {
 			return
 		}
 		if f.keeps(cond) {
-			text, plain := positive(cond)
+			text, plain := f.positive(cond)
 			given[text] = is == plain
 		}
 	}
@@ -129,25 +131,39 @@ func (f *function) givenAt(stmt ast.Node) map[string]bool {
 }
 
 // positive is the text of a condition without what negates it, and whether nothing does.
-func positive(cond ast.Expr) (text string, plain bool) {
+func (f *function) positive(cond ast.Expr) (text string, plain bool) {
 	switch cond := ast.Unparen(cond).(type) {
 	case *ast.UnaryExpr:
 		if cond.Op == token.NOT {
-			text, plain = positive(cond.X)
+			text, plain = f.positive(cond.X)
 			return text, !plain
 		}
 	case *ast.BinaryExpr:
 		if cond.Op == token.EQL || cond.Op == token.NEQ {
-			return types.ExprString(cond.X) + " == " + types.ExprString(cond.Y), cond.Op == token.EQL
+			return f.text(cond.X) + " == " + f.text(cond.Y), cond.Op == token.EQL
 		}
 	}
-	return types.ExprString(ast.Unparen(cond)), true
+	return f.text(cond), true
+}
+
+// text is an expression with the places where its names are declared, so that one of another variable of the same name is another text.
+func (f *function) text(e ast.Expr) string {
+	var b strings.Builder
+	b.WriteString(types.ExprString(ast.Unparen(e)))
+	ast.Inspect(e, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok {
+			if obj := f.info.ObjectOf(id); obj != nil {
+				fmt.Fprintf(&b, " %d", obj.Pos())
+			}
+		}
+		return true
+	})
+	return b.String()
 }
 
 // keeps reports whether a condition is one of variables of the function, and of their fields, that keep their first values.
 func (f *function) keeps(cond ast.Expr) bool {
 	kept, parts := true, map[string]bool{}
-	first := map[string]bool{} // variables that have been declared
 	ast.Inspect(cond, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.CallExpr, *ast.IndexExpr, *ast.StarExpr, *ast.FuncLit:
@@ -155,31 +171,36 @@ func (f *function) keeps(cond ast.Expr) bool {
 		case *ast.UnaryExpr:
 			kept = kept && n.Op != token.ARROW
 		case *ast.SelectorExpr:
-			parts[types.ExprString(n)] = true
+			parts[f.text(n)] = true
 		case *ast.Ident:
 			v, ok := f.info.Uses[n].(*types.Var)
 			if ok && !v.IsField() {
-				parts[n.Name], first[n.Name] = true, v.Pos() < f.body.Pos()
+				parts[f.text(n)] = true
 				kept = kept && f.node.Pos() <= v.Pos() && v.Pos() < f.node.End()
 			}
 		}
 		return kept
 	})
+	set := func(e ast.Expr) {
+		id, ok := e.(*ast.Ident)
+		declares := ok && f.info.Defs[id] != nil // a new variable each time
+		kept = kept && (e == nil || declares || !parts[f.text(e)])
+	}
 	ast.Inspect(f.body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.UnaryExpr:
-			kept = kept && !(n.Op == token.AND && parts[types.ExprString(n.X)])
+			if n.Op == token.AND {
+				set(n.X)
+			}
 		case *ast.IncDecStmt:
-			kept = kept && !parts[types.ExprString(n.X)]
+			set(n.X)
 		case *ast.AssignStmt:
 			for _, e := range n.Lhs {
-				id, ok := e.(*ast.Ident)
-				declares := ok && f.info.Defs[id] != nil && !first[id.Name]
-				if declares {
-					first[id.Name] = true
-				}
-				kept = kept && (declares || !parts[types.ExprString(e)])
+				set(e)
 			}
+		case *ast.RangeStmt:
+			set(n.Key)
+			set(n.Value)
 		}
 		return kept
 	})
