@@ -17,7 +17,8 @@ import (
 // Unwrapped finds calls, from other packages, of methods that an annotated interface locks, on the implementation itself and not on the generated
 // wrapper. An implementation is a type that implements the interface in the interface's own package, or one of another package that says so by
 // var _ Service = ... or by giving it to NewLockedService. A call through the interface is not reported: the value may be the wrapper. Nor is one of a
-// type that has a field of the interface or of the wrapper, as one that logs the calls has: what is in the field may take the lock.
+// type that has a field of the interface or of the wrapper, as one that logs the calls has: what is in the field may take the lock. A method of a type
+// that implements the interface, too, may call another implementation under the lock that the wrapper takes for both.
 var Unwrapped = &analysis.Analyzer{
 	Name:      "unwrapped",
 	Doc:       "find calls of implementations that should go through the generated wrapper\n\nA caller of the implementation itself holds no lock.",
@@ -243,13 +244,16 @@ func (u *unwrapped) generated(obj types.Object) bool {
 func (u *unwrapped) calls() {
 	in := u.pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
 	called := map[ast.Expr]bool{}
-	in.Preorder([]ast.Node{(*ast.CallExpr)(nil), (*ast.SelectorExpr)(nil)}, func(n ast.Node) {
+	var around *ast.FuncDecl // the last one that has begun
+	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.CallExpr)(nil), (*ast.SelectorExpr)(nil)}, func(n ast.Node) {
 		if isTest(u.pass, n) {
 			return
 		}
 		var fn *types.Func
 		does := "called"
 		switch n := n.(type) {
+		case *ast.FuncDecl:
+			around = n
 		case *ast.CallExpr:
 			called[ast.Unparen(n.Fun)] = true
 			fn = callee(u.pass.TypesInfo, n)
@@ -263,9 +267,28 @@ func (u *unwrapped) calls() {
 		if fn == nil || fn.Pkg() == nil || fn.Pkg() == u.pass.Pkg {
 			return
 		}
-		if fact := (&bare{}); u.pass.ImportObjectFact(fn.Origin(), fact) {
+		fact := &bare{}
+		if u.pass.ImportObjectFact(fn.Origin(), fact) && !(around != nil && around.Pos() <= n.Pos() && n.Pos() < around.End() && u.below(around, fact)) {
 			u.pass.ReportRangef(n, "%s is %s without the lock %s: %s", fn.Name(), does, fact.Key, through(does, fact.Wrapper))
 		}
+	})
+}
+
+// below reports whether a function is a method that the wrapper calls with the same lock, if it is given that implementation: as one of a type does that
+// passes its calls on to another implementation.
+func (u *unwrapped) below(decl *ast.FuncDecl, lock *bare) bool {
+	fn, ok := u.pass.TypesInfo.Defs[decl.Name].(*types.Func)
+	if !ok || fn.Signature().Recv() == nil {
+		return false
+	}
+	recv := types.NewPointer(pointed(fn.Signature().Recv().Type()))
+	return slices.ContainsFunc(u.pass.AllObjectFacts(), func(fact analysis.ObjectFact) bool {
+		g, ok := fact.Fact.(*guarded)
+		if !ok || g.Wrapper != lock.Wrapper || g.Keys[fn.Name()] != lock.Key {
+			return false
+		}
+		iface, ok := fact.Object.Type().Underlying().(*types.Interface)
+		return ok && types.Implements(recv, iface)
 	})
 }
 

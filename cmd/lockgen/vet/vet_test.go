@@ -67,7 +67,7 @@ func TestEach(t *testing.T) {
 func TestBound_Silent(t *testing.T) { run(t, vet.Bound, "lockbound/silent") }
 
 func TestUnwrapped(t *testing.T) {
-	run(t, vet.Unwrapped, "unwrapped", "unwrapped/other", "unwrapped/caller")
+	run(t, vet.Unwrapped, "unwrapped", "unwrapped/other", "unwrapped/cache", "unwrapped/caller")
 }
 
 // TestStale generates, changes the input, and looks.
