@@ -53,11 +53,13 @@ type values struct {
 	info *types.Info
 	of   map[*types.Var]ast.Expr // the value, or the call that has it as its first result
 	set  map[*types.Var]int
+	own  fields
 }
 
 func valuesOf(pass *analysis.Pass) *values {
-	v := &values{info: pass.TypesInfo, of: map[*types.Var]ast.Expr{}, set: map[*types.Var]int{}}
+	v := &values{info: pass.TypesInfo, of: map[*types.Var]ast.Expr{}, set: map[*types.Var]int{}, own: fields{}}
 	assign := func(lhs []ast.Expr, rhs []ast.Expr) {
+		v.own.assign(v.info, lhs, rhs)
 		for i, e := range lhs {
 			to := variable(v.info, e)
 			if to == nil {
@@ -107,7 +109,10 @@ func valuesOf(pass *analysis.Pass) *values {
 				arrive(n.Recv, n.Type.Params, n.Type.Results)
 			case *ast.FuncLit:
 				arrive(n.Type.Params, n.Type.Results)
+			case *ast.CompositeLit:
+				v.own.literal(v.info, n)
 			case *ast.UnaryExpr:
+				v.own.address(v.info, n)
 				if to := variable(v.info, n.X); n.Op == token.AND && to != nil {
 					v.set[to] += 2 // it may be set through its address
 				}

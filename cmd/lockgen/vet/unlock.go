@@ -14,8 +14,8 @@ import (
 // round of a loop: nobody can unlock the lease then. A defer in a loop is an unlock, although it comes only when the function returns.
 //
 // A lease that is dropped at once, or that no way unlocks, is meant only if it ends by itself: with WithLease or WithMaxHold, as an option of the call or
-// of its lock. It is reported only where the function can be seen to use a lock that was made without them: not for one of a field or a parameter, and
-// not for a typed lock, whose directive has the options. One that is to be held until the process ends is reported too: unlock it when the process is
+// of its lock. It is reported only where the function can be seen to use a lock that was made without them: one that it makes, or that this package puts
+// into a field that others cannot set; not one of a parameter, and not a typed lock, whose directive has the options. One that is to be held until the process ends is reported too: unlock it when the process is
 // told to stop, so that nobody has to wait for the watchdog.
 var Unlock = &analysis.Analyzer{
 	Name:     "unlock",
@@ -141,7 +141,13 @@ func (f *function) ends(call *ast.CallExpr) bool {
 		case fn.Name() == "NewMultiLock":
 			of = call.Args
 		}
-		return slices.ContainsFunc(of, func(e ast.Expr) bool { return mayEnd(values.value(e), depth-1) })
+		return slices.ContainsFunc(of, func(e ast.Expr) bool {
+			set := values.own[field(f.info, e)]
+			if len(set) == 0 {
+				set = []ast.Expr{e}
+			}
+			return slices.ContainsFunc(set, func(e ast.Expr) bool { return e == nil || mayEnd(values.value(e), depth-1) })
+		})
 	}
 	return mayEnd(call, 5)
 }

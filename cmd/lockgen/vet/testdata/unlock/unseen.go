@@ -94,3 +94,27 @@ func parameterWithADefault(ctx context.Context, c *lockrt.Client, m *lockrt.Mute
 	_, err := m.TryLock(ctx)
 	return err
 }
+
+type own struct {
+	made, lent, both, asked *lockrt.Mutex
+	Shown                   *lockrt.Mutex
+}
+
+func newOwn(c *lockrt.Client, lent *lockrt.Mutex) []*own {
+	o := &own{made: c.Mutex("a"), lent: lent, Shown: c.Mutex("a")}
+	o.both, o.asked = c.Mutex("a"), c.Mutex("a")
+	println(&o.asked)
+	return []*own{o, {both: c.Mutex("a", lockrt.WithLease(time.Hour))}}
+}
+
+func (o *own) ofFields(ctx context.Context) {
+	o.made.TryLock(ctx) // want `the lease is dropped`
+	o.lent.TryLock(ctx)
+	o.both.TryLock(ctx)
+	o.asked.TryLock(ctx)
+	o.Shown.TryLock(ctx)
+	lease, err := o.made.Lock(ctx) // want `lease is not unlocked`
+	if err == nil {
+		work(lease.Context())
+	}
+}
