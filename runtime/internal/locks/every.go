@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -55,15 +56,15 @@ func (s *Schedule) Run(ctx context.Context) error {
 	return core.FailedAt("every", s.name, s.of.Run(ctx))
 }
 
-// enters records that a Run is below outer, a lease of its key, and reports false if another one is below such a lease. One whose lease has ended can
-// enter that no more.
+// enters records that a Run is below outer, a lease of its key, and reports false if another one is below such a lease. One whose lease was lost is in the
+// way of none: what it has entered by that was lost, too. A lease that was unlocked may leave the key to a run under way.
 func (s *Schedule) enters(outer *leases.Lease) bool {
 	for {
 		before, another := s.c.entered.LoadOrStore(s.name, outer)
 		switch {
 		case !another:
 			return true
-		case before.(*leases.Lease).Err() == nil:
+		case !errors.Is(before.(*leases.Lease).Err(), failure.ErrLost):
 			return false
 		case s.c.entered.CompareAndSwap(s.name, before, outer):
 			return true
