@@ -343,11 +343,11 @@ func (p *FaultProxy) connect(listener net.Listener, client *net.TCPConn) {
 
 func (p *FaultProxy) close() {
 	p.refusing.Lock()
-	defer p.refusing.Unlock()
 	p.mu.Lock()
 	p.closed = true
 	listener := p.listener
 	p.mu.Unlock()
+	p.refusing.Unlock() // an observer may call Refuse
 	if listener != nil {
 		_ = listener.Close()
 	}
