@@ -50,17 +50,17 @@ func TestDate_OfUsers(t *testing.T) {
 	today(t, "Holder.Since", refused.Holder.Since)
 	today(t, "Holder.Seen", refused.Holder.Seen)
 
-	waits := make(chan error, 2)
+	ended, given := make(chan error, 1), make(chan error, 1)
 	go func() {
 		_, err := second.Lock(one.Context(), lockrt.WithWait(time.Minute))
-		waits <- err
+		ended <- err
 	}()
 	<-waiting
 	under, stop := context.WithTimeout(other.Context(), time.Minute)
 	defer stop()
 	go func() {
 		_, err := first.Lock(under)
-		waits <- err
+		given <- err
 	}()
 	<-waiting
 	s := c.Snapshot()
@@ -82,10 +82,10 @@ func TestDate_OfUsers(t *testing.T) {
 	}
 	today(t, "RenewEvent.Until", (<-renewals).Until)
 	require.NoError(t, one.Unlock(ctx))
-	require.Error(t, <-waits)
+	require.Error(t, <-ended)
+	require.NoError(t, <-given)
 	today(t, "EndEvent.At", (<-ends).At)
 	require.NoError(t, other.Unlock(ctx))
-	<-waits
 }
 
 // withLeft returns held with the times to live of others, which pass.

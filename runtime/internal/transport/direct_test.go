@@ -371,6 +371,9 @@ func TestBatcher_CallersOfABusyProcess(t *testing.T) {
 	submit := func(n uint64) { b.Submit(x.taking(n, answers), true) }
 	net.crowd.joins(mostSpread / 2)
 	net.direct.until.Store(int64(monotonic.Now().Add(time.Hour)))
+	for i := range net.direct.all[2:] { // so that two are made, and no more
+		net.direct.all[2+i].made.Store(true)
+	}
 	first := net.direct.take()
 	require.Eventually(t, func() bool {
 		net.direct.want()
