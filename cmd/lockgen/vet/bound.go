@@ -53,13 +53,13 @@ type values struct {
 	info *types.Info
 	of   map[*types.Var]ast.Expr // the value, or the call that has it as its first result
 	set  map[*types.Var]int
-	own  fields
+	all  sources
 }
 
 func valuesOf(pass *analysis.Pass) *values {
-	v := &values{info: pass.TypesInfo, of: map[*types.Var]ast.Expr{}, set: map[*types.Var]int{}, own: fields{}}
+	v := &values{info: pass.TypesInfo, of: map[*types.Var]ast.Expr{}, set: map[*types.Var]int{}, all: sources{}}
 	assign := func(lhs []ast.Expr, rhs []ast.Expr) {
-		v.own.assign(v.info, lhs, rhs)
+		v.all.assign(v.info, lhs, rhs)
 		for i, e := range lhs {
 			to := variable(v.info, e)
 			if to == nil {
@@ -110,9 +110,9 @@ func valuesOf(pass *analysis.Pass) *values {
 			case *ast.FuncLit:
 				arrive(n.Type.Params, n.Type.Results)
 			case *ast.CompositeLit:
-				v.own.literal(v.info, n)
+				v.all.literal(v.info, n)
 			case *ast.UnaryExpr:
-				v.own.address(v.info, n)
+				v.all.address(v.info, n)
 				if to := variable(v.info, n.X); n.Op == token.AND && to != nil {
 					v.set[to] += 2 // it may be set through its address
 				}

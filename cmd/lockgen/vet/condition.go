@@ -240,7 +240,7 @@ func (w *walk) compared(op token.Token, x, y ast.Expr, known bool) (yes, no bool
 // unsure reports whether expressions look at the error that reports whether there is a lease, in a way that is not understood: of most functions that
 // get an error it is not known which answer says that there is one.
 func (w *walk) unsure(known bool, in ...ast.Expr) bool {
-	return known && w.err != nil && slices.ContainsFunc(in, func(e ast.Expr) bool { return mentions(w.info, e, w.err) })
+	return !w.open && known && w.err != nil && slices.ContainsFunc(in, func(e ast.Expr) bool { return mentions(w.info, e, w.err) })
 }
 
 // asksWhich reports whether a call asks which error it is that reports whether there is a lease: errors.Is and errors.As are true of errors alone.

@@ -128,6 +128,7 @@ type walk struct {
 	end   func(n ast.Node)      // the way ends: returns, panics, or comes to where it began
 	given map[string]bool       // conditions that are true, or false, on all of the ways
 	seen  map[place]bool
+	open  bool // it goes on after a condition about err that is not understood
 }
 
 type place struct {

@@ -15,8 +15,8 @@ import (
 //
 // A lease that is dropped at once, or that no way unlocks, is meant only if it ends by itself: with WithLease or WithMaxHold, as an option of the call or
 // of its lock. It is reported only where the function can be seen to use a lock that was made without them: one that it makes, or that this package puts
-// into a field that others cannot set; not one of a parameter, and not a typed lock, whose directive has the options. One that is to be held until the process ends is reported too: unlock it when the process is
-// told to stop, so that nobody has to wait for the watchdog.
+// into a variable or a field that others cannot set; not one of a parameter, and not a typed lock, whose directive has the options. One that is to be
+// held until the process ends is reported too: unlock it when the process is told to stop, so that nobody has to wait for the watchdog.
 var Unlock = &analysis.Analyzer{
 	Name:     "unlock",
 	Doc:      "find leases that are not unlocked on some path\n\nA lease that nobody unlocks is renewed for as long as the process lives.",
@@ -105,7 +105,10 @@ func (f *function) leak(a acquisition) (at ast.Node, how string) {
 		late(a.stmt)
 		return at, how
 	}
-	w.run()
+	if w.run(); at == nil && !f.releases(a.lease) { // whichever way has the lease loses it
+		w.open = true
+		w.run()
+	}
 	return at, how
 }
 
@@ -124,6 +127,7 @@ func (f *function) releases(lease *types.Var) bool {
 func (f *function) ends(call *ast.CallExpr) bool {
 	values := valuesOf(f.pass)
 	var mayEnd func(call *ast.CallExpr, depth int) bool
+	var comes func(lock ast.Expr, depth int) bool // from a call that may say so
 	mayEnd = func(call *ast.CallExpr, depth int) bool {
 		if call == nil || depth == 0 || f.limits(call) {
 			return true
@@ -141,25 +145,40 @@ func (f *function) ends(call *ast.CallExpr) bool {
 		case fn.Name() == "NewMultiLock":
 			of = call.Args
 		}
-		return slices.ContainsFunc(of, func(e ast.Expr) bool {
-			set := values.own[field(f.info, e)]
-			if len(set) == 0 {
-				set = []ast.Expr{e}
-			}
-			return slices.ContainsFunc(set, func(e ast.Expr) bool { return e == nil || mayEnd(values.value(e), depth-1) })
+		return slices.ContainsFunc(of, func(e ast.Expr) bool { return comes(e, depth-1) })
+	}
+	comes = func(lock ast.Expr, depth int) bool {
+		if call, ok := ast.Unparen(lock).(*ast.CallExpr); ok {
+			return mayEnd(call, depth)
+		}
+		all := values.all[source(f.info, lock)]
+		return len(all) == 0 || depth == 0 || slices.ContainsFunc(all, func(e ast.Expr) bool {
+			return e == nil || !f.info.Types[e].IsNil() && comes(e, depth-1) // there is no lease of a lock that is nil
 		})
 	}
-	return mayEnd(call, 5)
+	return mayEnd(call, 10)
 }
 
 // limits reports whether an option of a call gives leases an end, or may do that.
 func (f *function) limits(call *ast.CallExpr) bool {
+	options := -1 // the index of the first one
+	if sig, ok := f.info.TypeOf(call.Fun).(*types.Signature); ok && sig.Variadic() {
+		if last := sig.Params().At(sig.Params().Len() - 1).Type().(*types.Slice); ours(last.Elem()) == "LockOption" {
+			options = sig.Params().Len() - 1
+		}
+	}
+	i := -1
 	return call.Ellipsis.IsValid() || slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
-		switch ours(f.info.TypeOf(arg)) {
-		case "Spec":
-			return true // it has a field for that
-		case "LockOption":
+		i++
+		switch t := f.info.TypeOf(arg).(type) {
+		case *types.Tuple:
+			return true // of a call whose results are the arguments
 		default:
+			if ours(t) == "Spec" {
+				return true // it has a field for that
+			}
+		}
+		if options < 0 || i < options {
 			return false
 		}
 		option, ok := ast.Unparen(arg).(*ast.CallExpr)

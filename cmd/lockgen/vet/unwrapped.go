@@ -2,6 +2,7 @@ package vet
 
 import (
 	"go/ast"
+	"go/token"
 	"go/types"
 	"os"
 	"slices"
@@ -245,7 +246,8 @@ func (u *unwrapped) calls() {
 	in := u.pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
 	called := map[ast.Expr]bool{}
 	var around *ast.FuncDecl // the last one that has begun
-	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.CallExpr)(nil), (*ast.SelectorExpr)(nil)}, func(n ast.Node) {
+	var apart token.Pos      // the end of the last go statement: its call may run when the wrapper has released the lock
+	in.Preorder([]ast.Node{(*ast.FuncDecl)(nil), (*ast.GoStmt)(nil), (*ast.CallExpr)(nil), (*ast.SelectorExpr)(nil)}, func(n ast.Node) {
 		if isTest(u.pass, n) {
 			return
 		}
@@ -253,7 +255,9 @@ func (u *unwrapped) calls() {
 		does := "called"
 		switch n := n.(type) {
 		case *ast.FuncDecl:
-			around = n
+			around, apart = n, token.NoPos
+		case *ast.GoStmt:
+			apart = n.End()
 		case *ast.CallExpr:
 			called[ast.Unparen(n.Fun)] = true
 			fn = callee(u.pass.TypesInfo, n)
@@ -268,7 +272,8 @@ func (u *unwrapped) calls() {
 			return
 		}
 		fact := &bare{}
-		if u.pass.ImportObjectFact(fn.Origin(), fact) && !(around != nil && around.Pos() <= n.Pos() && n.Pos() < around.End() && u.below(around, fact)) {
+		below := around != nil && around.Pos() <= n.Pos() && n.Pos() < around.End() && around.Name.Name == fn.Name() && n.Pos() >= apart
+		if u.pass.ImportObjectFact(fn.Origin(), fact) && !(below && u.below(around, fact)) {
 			u.pass.ReportRangef(n, "%s is %s without the lock %s: %s", fn.Name(), does, fact.Key, through(does, fact.Wrapper))
 		}
 	})

@@ -104,3 +104,15 @@ func leavesBeforeItAsks(ctx context.Context, m *lockrt.Mutex, r *reply, stop boo
 	}
 	return lease.Unlock(ctx)
 }
+
+// A call that gets the error says nothing, but nothing unlocks the lease, whatever it says.
+func asksAndNeverUnlocks(ctx context.Context, c *lockrt.Client) error {
+	lease, err := c.Mutex("a").TryLock(ctx) // want `lease is not unlocked on the way that returns at line \d+`
+	if failed(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return work(lease.Context())
+}

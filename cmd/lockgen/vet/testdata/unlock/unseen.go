@@ -97,11 +97,12 @@ func parameterWithADefault(ctx context.Context, c *lockrt.Client, m *lockrt.Mute
 
 type own struct {
 	made, lent, both, asked *lockrt.Mutex
+	closed                  *lockrt.Mutex
 	Shown                   *lockrt.Mutex
 }
 
 func newOwn(c *lockrt.Client, lent *lockrt.Mutex) []*own {
-	o := &own{made: c.Mutex("a"), lent: lent, Shown: c.Mutex("a")}
+	o := &own{made: c.Mutex("a"), lent: lent, Shown: c.Mutex("a"), closed: c.Mutex("a")}
 	o.both, o.asked = c.Mutex("a"), c.Mutex("a")
 	println(&o.asked)
 	return []*own{o, {both: c.Mutex("a", lockrt.WithLease(time.Hour))}}
@@ -117,4 +118,41 @@ func (o *own) ofFields(ctx context.Context) {
 	if err == nil {
 		work(lease.Context())
 	}
+}
+
+func (o *own) close(ctx context.Context) {
+	o.closed.TryLock(ctx) // want `the lease is dropped`
+	o.closed = nil
+}
+
+var jobs, Known *lockrt.Mutex
+
+func setUp(c *lockrt.Client) { jobs, Known = c.Mutex("jobs"), c.Mutex("known") }
+
+func variables(ctx context.Context, c *lockrt.Client, other bool) {
+	jobs.TryLock(ctx) // want `the lease is dropped`
+	Known.TryLock(ctx)
+	m := c.Mutex("a")
+	if other {
+		m = c.Mutex("b")
+	}
+	m.TryLock(ctx) // want `the lease is dropped`
+	n := c.Mutex("a")
+	if other {
+		n = c.Mutex("b", lockrt.WithLease(time.Hour))
+	}
+	n.TryLock(ctx)
+}
+
+type why struct {
+	lockrt.LockOption
+	reason string
+}
+
+func keyAndOption(o lockrt.LockOption) (string, lockrt.LockOption) { return "a", o }
+
+func otherOptions(ctx context.Context, c *lockrt.Client) {
+	c.Mutex("a", why{lockrt.WithLease(time.Hour), "cron"}).TryLock(ctx)
+	c.Mutex(keyAndOption(lockrt.WithLease(time.Hour))).TryLock(ctx)
+	c.Mutex("a", lockrt.WithWait(time.Second)).TryLock(ctx) // want `the lease is dropped`
 }

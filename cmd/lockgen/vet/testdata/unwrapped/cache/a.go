@@ -13,6 +13,8 @@ type Caching struct{ next unwrapped.Orders }
 func (c Caching) Pay(ctx context.Context, id string) error { // want Pay:"locked by LockedService"
 	func() { _ = c.next.Pay(ctx, id) }()
 	pay := c.next.Pay
+	go c.next.Pay(ctx, id)              // want `Pay is called without the lock`
+	go func() { c.next.Pay(ctx, id) }() // want `Pay is called without the lock`
 	return pay(ctx, id)
 }
 
