@@ -55,7 +55,7 @@ func (s *suite) unlockTwice() {
 	_, err := next.TTL(s.ctx())
 	s.ok(err, "the next holder's lease")
 	s.ok(next.Unlock(s.ctx()), "unlock")
-	s.until("a lease that was unlocked has no time to live", func() bool { // a late copy of a refused try locks the key until it is withdrawn
+	s.until("a lease that was unlocked has no time to live", func() bool { // a late copy of its request locks the key until it is withdrawn
 		_, err := l.TTL(s.ctx())
 		return err != nil
 	})

@@ -204,7 +204,7 @@ func (t *Transport) runSoon(patience time.Duration, cmds ...protocol.Command) []
 	server := t.server(cmds[0])
 	answered, ok := t.renewals.begin(server, patience)
 	if !ok {
-		if replies, ok := t.spares.runAll(cmds); ok {
+		if replies, ok := t.spares.runAll(nil, cmds); ok {
 			return replies
 		}
 		answered = t.renewals.note(server)

@@ -185,7 +185,17 @@ func (x *timely) succeed() {
 
 // sendBeside sends the command of a successor once more.
 func (x *timely) sendBeside() {
-	x.send(x.by.again(), x.net.RunBeside)
+	x.send(x.by.again(), x.runBeside)
+}
+
+// runBeside is [Transport.RunBeside], unless the call returns while a connection is being made: then nobody needs the command any more.
+func (x *timely) runBeside(cmd protocol.Command) Reply { return x.net.runBesideIf(x.needs, cmd) }
+
+// needs reports whether the call waits for an answer.
+func (x *timely) needs() bool {
+	x.net.lateness.mu.Lock()
+	defer x.net.lateness.mu.Unlock()
+	return !x.left
 }
 
 // await returns the answer to a command that was sent.
@@ -440,7 +450,7 @@ func (t *Transport) sendLate() {
 	}
 	l.mu.Unlock()
 	for _, x := range late {
-		x.send(x.cmd, t.RunBeside)
+		x.send(x.cmd, x.runBeside)
 	}
 	for _, x := range left {
 		t.cfg.User.Go(x.succeed)

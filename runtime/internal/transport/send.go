@@ -125,11 +125,15 @@ func (t *Transport) RunAside(cmd protocol.Command) Reply {
 
 // RunBeside sends a command, which may be run twice, over a connection that is not the shared one: the tracked connection,
 // unless it has a request without an answer for too long, else a spare one.
-func (t *Transport) RunBeside(cmd protocol.Command) Reply {
+func (t *Transport) RunBeside(cmd protocol.Command) Reply { return t.runBesideIf(nil, cmd) }
+
+// runBesideIf is RunBeside for a command that may be needed no more when there is a connection. Then it is not sent, and the reply is errUnneeded. needed
+// is nil for one that always is.
+func (t *Transport) runBesideIf(needed func() bool, cmd protocol.Command) Reply {
 	if reply, ok := t.tracker.beside(cmd); ok {
 		return Reply{reply}
 	}
-	if reply, ok := t.spares.run(cmd); ok {
+	if reply, ok := t.spares.run(needed, cmd); ok {
 		if reply.NonRedisError() == nil {
 			t.tracker.answersElsewhere()
 		}

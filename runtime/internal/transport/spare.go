@@ -2,6 +2,9 @@ package transport
 
 import (
 	"context"
+	"errors"
+	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,17 +43,21 @@ type spare struct {
 // spareRest is the rest of spares, but in tests.
 const spareRest = 10 * time.Second
 
-// run sends a command over the spare connection to the server that has its key. It reports whether there is one.
-func (s *spares) run(cmd protocol.Command) (reply rueidis.RedisResult, ok bool) {
-	replies, ok := s.runAll([]protocol.Command{cmd})
+// errUnneeded is the error of a command that was not sent.
+var errUnneeded = &net.OpError{Op: "dial", Err: errors.New("the command is answered meanwhile")}
+
+// run sends a command over the spare connection to the server that has its key, unless needed, which can be nil, says that it is needed no more. It reports
+// whether there is one.
+func (s *spares) run(needed func() bool, cmd protocol.Command) (reply rueidis.RedisResult, ok bool) {
+	replies, ok := s.runAll(needed, []protocol.Command{cmd})
 	if !ok {
 		return reply, false
 	}
 	return replies[0], true
 }
 
-// runAll sends commands whose keys one server has over the spare connection to it, in one round trip. It reports whether there is one.
-func (s *spares) runAll(cmds []protocol.Command) (replies []rueidis.RedisResult, ok bool) {
+// runAll is run for commands whose keys one server has, in one round trip.
+func (s *spares) runAll(needed func() bool, cmds []protocol.Command) (replies []rueidis.RedisResult, ok bool) {
 	server, addr := s.link.rc, ""
 	if s.cluster != nil {
 		addr = s.cluster.nodeOf(cmds[0].Keys[0])
@@ -67,6 +74,10 @@ func (s *spares) runAll(cmds []protocol.Command) (replies []rueidis.RedisResult,
 	}()
 	if <-x.made; x.conn == nil {
 		return nil, false
+	}
+	if needed != nil && !needed() {
+		broken = false
+		return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(errUnneeded)}, len(cmds)), true
 	}
 	over := sender(x.conn)
 	if s.cluster != nil {

@@ -3,6 +3,7 @@ package transport
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -166,6 +167,36 @@ func TestSpares_ThatAreMadeSlowly(t *testing.T) {
 	net.Quit()
 	net.Unlisten()
 	u.wg.Wait()
+}
+
+// A copy of a command that was answered while the connection for the copy was made is not sent: it could lock a key that its caller has unlocked.
+func TestSpares_SendNothingThatIsAnswered(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+	client := handshaking{redistest.NewClient(t, proxy.Addr(), func(o *rueidis.ClientOption) { o.DisableCache = true }), make(chan chan struct{}, 10)}
+	u := &fake{changes: make(chan []string, 100), rechecks: make(chan func(string) bool, 100)}
+	process := protocol.NewProcess(protocol.NewUUID(protocol.ListensPlain), protocol.PublishPlain, time.Minute, 30*time.Second)
+	stopped := make(chan struct{})
+	net := New(Config{Client: client, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: time.Hour})
+	require.NoError(t, net.Run(process.Leader("k")).Err())
+	var sent atomic.Int32
+	proxy.OnRequest(func(cmd []string) {
+		if redistest.Command("EVALSHA")(cmd) {
+			sent.Add(1)
+		}
+	})
+	proxy.Blackhole(redistest.Replies)
+	answered := make(chan error, 1)
+	go func() { answered <- net.Ask(process.Leader("k")).Err() }()
+	made := <-client.dials
+	proxy.Deliver()
+	require.NoError(t, <-answered)
+	close(made)
+	close(stopped)
+	net.Quit()
+	net.Unlisten()
+	u.wg.Wait()
+	require.EqualValues(t, 1, sent.Load())
 }
 
 // A connection that has broken takes no place again, also if a request that was answered before leaves it later than the one that found it broken.
