@@ -24,7 +24,7 @@ type Client struct {
 	fairs                        *resource.Registry[*policy.Fair]
 	semaphores, permits, latches *resource.Registry[*counter]
 	counting                     counting.Client
-	entered                      sync.Map // the names of the schedules of which a Run is below a lease of the name
+	entered                      sync.Map // by the names of schedules: the leases of these names below which a Run is
 }
 
 // New returns a client that sends its commands through conn.
