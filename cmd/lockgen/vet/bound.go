@@ -2,7 +2,6 @@ package vet
 
 import (
 	"go/ast"
-	"go/token"
 	"go/types"
 	"slices"
 	"strings"
@@ -48,98 +47,31 @@ func (f *function) waitsFor(call *ast.CallExpr) bool {
 	return slices.Contains(waiting, f.asks(call)) && len(call.Args) > 0
 }
 
-// values are what the variables of a package are set to, of those that are set once. Parameters and results are set when the function begins.
+// values are the sources of a package, to follow an expression.
 type values struct {
 	info *types.Info
-	of   map[*types.Var]ast.Expr // the value, or the call that has it as its first result
-	set  map[*types.Var]int
-	all  sources
+	sources
 }
 
-func valuesOf(pass *analysis.Pass) *values {
-	v := &values{info: pass.TypesInfo, of: map[*types.Var]ast.Expr{}, set: map[*types.Var]int{}, all: sources{}}
-	assign := func(lhs []ast.Expr, rhs []ast.Expr) {
-		v.all.assign(v.info, lhs, rhs)
-		for i, e := range lhs {
-			to := variable(v.info, e)
-			if to == nil {
-				continue
-			}
-			v.set[to]++
-			switch {
-			case len(lhs) == len(rhs):
-				v.of[to] = rhs[i]
-			case len(rhs) == 1 && i == 0:
-				v.of[to] = rhs[0]
-			}
-		}
-	}
-	arrive := func(lists ...*ast.FieldList) { // with a value that is not known
-		for _, list := range lists {
-			if list == nil {
-				continue
-			}
-			for _, field := range list.List {
-				for _, name := range field.Names {
-					assign([]ast.Expr{name}, nil)
-				}
-			}
-		}
-	}
-	for _, file := range pass.Files {
-		ast.Inspect(file, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.AssignStmt:
-				assign(n.Lhs, n.Rhs)
-			case *ast.ValueSpec:
-				var lhs []ast.Expr
-				for _, name := range n.Names {
-					lhs = append(lhs, name)
-				}
-				if len(n.Values) > 0 {
-					assign(lhs, n.Values)
-				}
-			case *ast.RangeStmt:
-				for _, e := range []ast.Expr{n.Key, n.Value} {
-					if e != nil {
-						assign([]ast.Expr{e}, nil)
-					}
-				}
-			case *ast.FuncDecl:
-				arrive(n.Recv, n.Type.Params, n.Type.Results)
-			case *ast.FuncLit:
-				arrive(n.Type.Params, n.Type.Results)
-			case *ast.CompositeLit:
-				v.all.literal(v.info, n)
-			case *ast.UnaryExpr:
-				v.all.address(v.info, n)
-				if to := variable(v.info, n.X); n.Op == token.AND && to != nil {
-					v.set[to] += 2 // it may be set through its address
-				}
-			}
-			return true
-		})
-	}
-	return v
+func valuesOf(pass *analysis.Pass) values {
+	return values{pass.TypesInfo, pass.ResultOf[set].(sources)}
 }
 
 // value is what an expression stands for, as far as that is one call.
-func (v *values) value(e ast.Expr) *ast.CallExpr {
+func (v values) value(e ast.Expr) *ast.CallExpr {
 	for range 10 { // a := b; b := a in two functions is no end
 		if call, ok := ast.Unparen(e).(*ast.CallExpr); ok {
 			return call
 		}
-		of := variable(v.info, e)
-		if of == nil || v.set[of] != 1 || v.of[of] == nil {
+		if e = v.one(source(v.info, e)); e == nil {
 			return nil
 		}
-		e = v.of[of]
 	}
 	return nil
 }
 
 // unbounded reports whether a context certainly has no deadline.
-func (v *values) unbounded(ctx ast.Expr) bool {
+func (v values) unbounded(ctx ast.Expr) bool {
 	for range 10 {
 		call := v.value(ctx)
 		if call == nil {
@@ -163,7 +95,7 @@ func (v *values) unbounded(ctx ast.Expr) bool {
 
 // plain reports whether a lock that is waited for certainly has no WithWait: neither in the call, nor where it was
 // made.
-func (v *values) plain(call *ast.CallExpr) bool {
+func (v values) plain(call *ast.CallExpr) bool {
 	if !v.noWait(call, 1) {
 		return false
 	}
@@ -191,7 +123,7 @@ func (v *values) plain(call *ast.CallExpr) bool {
 }
 
 // noWait reports whether no option of a call, from the argument first on, can be WithWait.
-func (v *values) noWait(call *ast.CallExpr, first int) bool {
+func (v values) noWait(call *ast.CallExpr, first int) bool {
 	if call.Ellipsis.IsValid() {
 		return false
 	}

@@ -46,7 +46,7 @@ func functions(pass *analysis.Pass, do func(f *function)) {
 }
 
 // graphs are what an analyzer needs that looks at functions.
-var graphs = []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer}
+var graphs = []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer, set}
 
 // calls calls do for each call of these bodies.
 func calls(pass *analysis.Pass, do func(f *function, call *ast.CallExpr)) {

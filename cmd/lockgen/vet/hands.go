@@ -17,36 +17,20 @@ type handing struct {
 // function around this one may declare them.
 func (f *function) handsOn(lease *types.Var) *handing {
 	h := &handing{f, lease, map[*types.Var]bool{}, map[ast.Node]bool{}}
-	sets, values := map[*types.Var]int{}, map[*types.Var]ast.Expr{}
-	assign := func(lhs []ast.Expr, rhs []ast.Expr) {
-		for i, e := range lhs {
-			v := variable(f.info, e)
-			if v == nil {
-				continue
-			}
-			sets[v]++
-			if _, ok := v.Type().Underlying().(*types.Signature); ok && len(lhs) == len(rhs) {
-				values[v] = ast.Unparen(rhs[i])
-			}
+	file, values := f.file(), map[*types.Var]ast.Expr{}
+	all := valuesOf(f.pass)
+	for v := range all.sources {
+		if _, ok := v.Type().Underlying().(*types.Signature); !ok {
+			continue
+		}
+		if value := all.one(v); value != nil && file.FileStart <= value.Pos() && value.Pos() < file.FileEnd {
+			values[v] = ast.Unparen(value)
 		}
 	}
-	ast.Inspect(f.file(), func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.AssignStmt:
-			assign(n.Lhs, n.Rhs)
-		case *ast.ValueSpec:
-			for i, name := range n.Names {
-				if i < len(n.Values) {
-					assign([]ast.Expr{name}, n.Values[i:i+1])
-				}
-			}
-		}
-		return true
-	})
 	for more := true; more; { // a function may call another one
 		more = false
 		for v, value := range values {
-			if sets[v] == 1 && !h.by[v] && h.at(value) {
+			if !h.by[v] && h.at(value) {
 				h.by[v], h.kept[value], more = true, true, true
 			}
 		}

@@ -151,7 +151,7 @@ func (f *function) ends(call *ast.CallExpr) bool {
 		if call, ok := ast.Unparen(lock).(*ast.CallExpr); ok {
 			return mayEnd(call, depth)
 		}
-		all := values.all[source(f.info, lock)]
+		all := values.sources[source(f.info, lock)]
 		return len(all) == 0 || depth == 0 || slices.ContainsFunc(all, func(e ast.Expr) bool {
 			return e == nil || !f.info.Types[e].IsNil() && comes(e, depth-1) // there is no lease of a lock that is nil
 		})

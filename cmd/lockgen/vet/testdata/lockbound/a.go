@@ -104,3 +104,24 @@ func rounds(c *lockrt.Client) {
 		_, _ = c.Mutex("a").Lock(ctx) // want `nothing bounds this wait`
 	}
 }
+
+// A daemon has a context and a lock in fields that are set once in the package, which no other package can set.
+type daemon struct {
+	ctx, until context.Context
+	m, Known   *lockrt.Mutex
+}
+
+func newDaemon(c *lockrt.Client, until context.Context) *daemon {
+	return &daemon{ctx: context.Background(), until: until, m: c.Mutex("a"), Known: c.Mutex("a")}
+}
+
+func (d *daemon) run() error {
+	for _, ctx := range []context.Context{d.until} {
+		if err := d.m.Do(ctx, func(context.Context, *lockrt.Lease) error { return nil }); err != nil {
+			return err
+		}
+	}
+	d.m.Do(d.until, func(context.Context, *lockrt.Lease) error { return nil })
+	d.Known.Do(d.ctx, func(context.Context, *lockrt.Lease) error { return nil })
+	return d.m.Do(d.ctx, func(context.Context, *lockrt.Lease) error { return nil }) // want `warning: nothing bounds this wait`
+}
