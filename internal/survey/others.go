@@ -116,8 +116,10 @@ func serverTime(ctx context.Context, rc rueidis.Client) (now string, known bool)
 
 // readSemaphore adds the semaphore with a key that no process names, if it has permits that are taken.
 func (w *World) readSemaphore(ctx context.Context, rc rueidis.Client, key string, patience time.Duration) error {
+	var n int64
 	for _, reply := range rc.DoMulti(ctx, rc.B().Strlen().Key(key).Build(), rc.B().Zcard().Key(PermitLeases(key)).Build()) {
-		n, err := reply.AsInt64()
+		var err error
+		n, err = reply.AsInt64()
 		if _, refused := rueidis.IsRedisErr(err); err != nil && !refused {
 			return err
 		}
@@ -126,7 +128,10 @@ func (w *World) readSemaphore(ctx context.Context, rc rueidis.Client, key string
 		}
 	}
 	l := w.Lock(key, string(lockrt.KindPermit))
-	if countOthers(ctx, rc, []*Lock{l}, patience); l.Others.Permits == 0 {
+	switch countOthers(ctx, rc, []*Lock{l}, patience); {
+	case l.uncounted: // since a moment ago the server does not answer
+		l.Others = Others{Permits: int(n), AtMost: true}
+	case l.Others.Permits == 0:
 		delete(w.Locks, key)
 	}
 	return nil
