@@ -69,3 +69,16 @@ func answerOf(reply []rueidis.RedisMessage) (said protocol.Answer, err error) {
 	}
 	return said, nil
 }
+
+// tookSome reports whether the first number of a reply is more than 0. An error that the server replies with is an answer, too.
+func tookSome(reply Reply) bool {
+	if reply.Err() != nil {
+		return true
+	}
+	numbers, err := reply.Ints()
+	if err != nil {
+		n, err := reply.Int()
+		return err != nil || n != 0
+	}
+	return len(numbers) == 0 || numbers[0] != 0
+}

@@ -257,19 +257,6 @@ func (x *timely) await() (reply Reply, again bool) {
 // refuses reports whether err says that Redis has not run the command that it is about.
 func refuses(err error) bool { return err != nil && !Unknown(err) && !Unconfirmed(err) }
 
-// tookSome reports whether the first number of a reply is more than 0. An error that the server replies with is an answer, too.
-func tookSome(reply Reply) bool {
-	if reply.Err() != nil {
-		return true
-	}
-	numbers, err := reply.Ints()
-	if err != nil {
-		n, err := reply.Int()
-		return err != nil || n != 0
-	}
-	return len(numbers) == 0 || numbers[0] != 0
-}
-
 // send sends the command once more, unless the call has returned.
 func (x *timely) send(cmd protocol.Command, how func(protocol.Command) Reply) {
 	l := &x.net.lateness
