@@ -47,8 +47,8 @@ func (l *Lease) Parts() []*Lease {
 	return all
 }
 
-// TTL asks Redis for the time to live of the key. It fails with [ErrLost] if Redis does not have the key for this
-// lease. Redisson's remainTimeToLive.
+// TTL asks Redis for the time to live of the key, which is negative if another program has made the key persist. It fails with [ErrReleased] after
+// Unlock, and with [ErrLost] if Redis does not have the key for the lease any more, which ends the lease. Redisson's remainTimeToLive.
 func (l *Lease) TTL(ctx context.Context) (time.Duration, error) { return (*leases.Lease)(l).TTL(ctx) }
 
 // Extend makes the grant live for at least d from now, and never shortens it: a fixed lease ends later, and a renewed

@@ -283,3 +283,36 @@ func TestLease_DeletedKeyIsToldAtTheNextRenewal(t *testing.T) {
 	require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
 	require.Empty(t, ends)
 }
+
+// TTL ends a lease whose key Redis does not have, also as a part of another one, and tells a key without a time to live.
+func TestLease_TTLOfAKeyThatIsGone(t *testing.T) {
+	t.Parallel()
+	server, c := redistest.Shared(t), newClient(t, lockrt.Options{Tracking: lockrt.TrackingOff})
+	for name, m := range map[string]lockrt.Locker{
+		"mutex": c.Mutex(redistest.Key(t, "m")), "reader": c.RWMutex(redistest.Key(t, "r")).RLocker(),
+		"several": lockrt.NewMultiLock(c.Mutex(redistest.Key(t, "a")), c.FairMutex(redistest.Key(t, "b"))),
+	} {
+		lease := ok(t)(m.Lock(patient(t)))
+		keys := []string{m.Key()}
+		if parts := lease.Parts(); len(parts) > 0 {
+			keys = []string{parts[0].Key(), parts[1].Key()}
+		}
+		for _, key := range keys {
+			require.NoError(t, server.Do("PERSIST", key).Error())
+		}
+		ttl, err := lease.TTL(patient(t))
+		require.NoError(t, err, name)
+		require.Negative(t, ttl, name)
+		require.NoError(t, server.Do(append([]string{"DEL"}, keys...)...).Error())
+		_, err = lease.TTL(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrLost, name)
+		require.ErrorIs(t, lease.Err(), lockrt.ErrLost, name)
+		receive(t, lease.Context().Done(), name)
+		require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost, name)
+
+		lease = ok(t)(m.Lock(patient(t)))
+		free(t, lease)
+		_, err = lease.TTL(patient(t))
+		require.ErrorIs(t, err, lockrt.ErrReleased, name)
+	}
+}

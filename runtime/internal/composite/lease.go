@@ -305,6 +305,8 @@ func (co *compositeLease) extended() time.Time {
 	return co.ends
 }
 
+func (co *compositeLease) Unlocked() bool { return co.unlocked.Load() }
+
 // Reenter is never called: a caller that re-enters the whole re-enters the parts.
 func (co *compositeLease) Reenter(*leases.Lease, *leases.Lease) bool { return false }
 

@@ -87,6 +87,8 @@ type Parts interface {
 	PartEnded(cause error)
 	// WholeEnded is called when the whole has ended, and was not released.
 	WholeEnded()
+	// Unlocked reports whether the whole was unlocked. The whole has ended for the same reason if a part was unlocked before.
+	Unlocked() bool
 }
 
 // A leaseProgress says what a caller, and the hook for ends, know of a lease.
@@ -300,13 +302,7 @@ func (l *Lease) TTL(ctx context.Context) (time.Duration, error) {
 	if l.core.Rare().Parts != nil {
 		return l.core.Rare().Parts.TTL(core.Present(ctx))
 	}
-	return core.Answer(ctx, l.core.Client(), "ttl", l.core.Key(), func() (time.Duration, error) {
-		ttl, ours, err := l.core.Client().Net.TTL(l.core.Key(), l.core.Guard().Owner())
-		if err == nil && (!ours || ttl < 0) {
-			err = fmt.Errorf("%w: Redis has no such owner", failure.ErrLost)
-		}
-		return ttl, err
-	})
+	return core.Answer(ctx, l.core.Client(), "ttl", l.core.Key(), l.core.ttl)
 }
 
 // Extend never shortens. If Redis does not have the key for l any more, l is lost; after another error l stays as it was.
@@ -329,10 +325,9 @@ func (l *Lease) Entered(ctx context.Context, cfg *Config) (*Lease, error) {
 	return l, nil
 }
 
-// Joined is Entered for a call that asked Redis, and may have been granted the key together with others of its owner. A grant on its own
-// terms need not be prolonged.
+// Joined is Entered for a call that asked Redis, and may have entered a grant of its owner instead. A grant of its own need not be prolonged.
 func (l *Lease) Joined(ctx context.Context, cfg *Config) (*Lease, error) {
-	if cfg.Fenced && l.core.Token() == 0 || l.core.Rare().Owner != nil && l.core.Guard() != nil && l.core.Guard().TTL < cfg.TTL {
+	if cfg.Fenced && l.core.Token() == 0 || l.core.Rare().Owner != nil && l.core.Came == FromItself {
 		return l.Entered(ctx, cfg)
 	}
 	return l, nil
@@ -354,7 +349,12 @@ func (l *Lease) Unlock(context.Context) error {
 
 // Do calls fn under the context of l and unlocks, also if fn panics.
 func (l *Lease) Do(ctx context.Context, fn func(ctx context.Context) error) (err error) {
-	defer func() { err = failure.AfterWork(ctx, err, l.Unlock(ctx)) }()
+	defer func() {
+		if l.core.Came == FromItself {
+			_ = l.Err() // so that l learns of a loss: no answer to a release tells it
+		}
+		err = failure.AfterWork(ctx, err, l.Unlock(ctx))
+	}()
 	if l.core.Client().Settings.ProfileLabels {
 		under, end := Profiled(l.Context(), l.core.ProfileLabel())
 		defer end()

@@ -114,28 +114,60 @@ func (t *Core) prolong(ctx context.Context, d time.Duration) error {
 		return failure.ErrReleased
 	}
 	return transport.Within(core.Present(ctx), c.Net, func() error {
-		sent := core.Now()
-		ttl := max(d, guard.Ends().Sub(sent))
-		if c.Traced != nil {
-			c.TracesRenewal(trace.Prolongs, guard, 0)
+		for {
+			sent := core.Now()
+			ttl := max(d, guard.Ends().Sub(sent))
+			if c.Traced != nil {
+				c.TracesRenewal(trace.Prolongs, guard, 0)
+			}
+			switch err := c.Renew([]*watchdog.Lease{guard}, []time.Duration{ttl})[0]; {
+			case err == nil:
+				c.Watchdog.Extend(guard, sent, ttl)
+				return t.Err() // it may have ended before the answer came
+			case !errors.Is(err, watchdog.ErrRefused):
+				return core.Refused(err)
+			}
+			if over, err := t.refused(sent); over {
+				return err
+			}
 		}
-		switch err := c.Renew([]*watchdog.Lease{guard}, []time.Duration{ttl})[0]; {
-		case errors.Is(err, watchdog.ErrRefused) && t.released():
-			return failure.ErrReleased // it was unlocked before the request arrived
-		case errors.Is(err, watchdog.ErrRefused):
-			c.Watchdog.Lose(guard, watchdog.ErrRefused)
-			return failure.Lost(watchdog.ErrRefused)
-		case err != nil:
-			return core.Refused(err)
-		}
-		c.Watchdog.Extend(guard, sent, ttl)
-		return t.Err() // it may have ended before the answer came
 	})
 }
 
-// released reports whether t was unlocked, or the whole that it is a part of.
+// ttl returns the time to live of the key of t, a Core without parts.
+func (t *Core) ttl() (time.Duration, error) {
+	for {
+		sent := core.Now()
+		ttl, ours, err := t.Client().Net.TTL(t.Key(), t.Guard().Owner())
+		if err != nil || ours {
+			return ttl, err
+		}
+		if over, err := t.refused(sent); over {
+			return 0, err
+		}
+	}
+}
+
+// refused ends t, since Redis has answered that it does not have the key for t, and returns the error of the request, which was sent at the time sent. over
+// is false if the answer is older than what is known of t: the caller asks again.
+func (t *Core) refused(sent time.Time) (over bool, err error) {
+	switch {
+	case t.released(): // it was unlocked before the request arrived
+		return true, failure.ErrReleased
+	case t.Client().Watchdog.Refused(t.Guard(), sent):
+		return true, failure.Lost(watchdog.ErrRefused)
+	}
+	return false, nil
+}
+
+// released reports whether t was unlocked, or a whole that it is a part of.
 func (t *Core) released() bool {
-	return errors.Is(t.Ended(), failure.ErrReleased) || errors.Is(t.whole().Ended(), failure.ErrReleased)
+	for whole := t.Rare().Within.Load(); whole != nil; whole = whole.core.Rare().Within.Load() {
+		if whole.core.Rare().Parts.Unlocked() {
+			return true
+		}
+	}
+	return errors.Is(t.Ended(), failure.ErrReleased)
 }
 
 // OwnerName returns the owner of t for the log: as in Redis, or "" for a lock of several parts.

@@ -80,7 +80,7 @@ func (t *Transport) TTL(key, owner string) (ttl time.Duration, ours bool, err er
 		return 0, false, err
 	}
 	ms, err := t.translate(replies[1]).AsInt64()
-	return protocol.Milliseconds(ms), ours, err
+	return protocol.Milliseconds(ms), ours && ms != -2, err // -2 if the key has ended in between
 }
 
 // Get asks for the text of a key, and whether there is one.

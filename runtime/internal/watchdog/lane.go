@@ -230,7 +230,7 @@ func (w *Watchdog) ask(ln *lane, batch []request) {
 			l.stage = stageIdle
 		}
 		refused := errors.Is(outcomes[i], ErrRefused)
-		old := refused && now.Before(l.sent) // a later request was confirmed: this one may have been done before it, or by a server that has failed over
+		old := refused && l.overtakes(now)
 		batch[i].late = l.index < 0 || old
 		switch {
 		case old && l.index >= 0:

@@ -252,6 +252,31 @@ func TestWatchdog_AnOldRefusalIsLookedAt(t *testing.T) {
 	}
 }
 
+// The same holds for a refusal of a request that another part of the client has sent.
+func TestWatchdog_ARefusalThatAnotherRequestGot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		w := New(said(func([]*Lease, []time.Duration) ([]bool, error) {
+			calls.Add(1)
+			return []bool{true}, nil
+		}), atMost(1), nil)
+		l, lost := lease("k", 30*time.Second, true)
+		start := time.Now()
+		w.Start(l, start, l.TTL)
+		advance(10500 * ms)
+		require.EqualValues(t, 1, calls.Load())
+		require.False(t, w.Refused(l, start.Add(5*time.Second)), "the renewal was sent later")
+		synctest.Wait()
+		require.EqualValues(t, 2, calls.Load(), "a look")
+		require.Empty(t, lost)
+		require.True(t, w.Refused(l, time.Now()))
+		require.Equal(t, ErrRefused, <-lost)
+		require.True(t, w.Refused(l, start), "it is lost already")
+		require.Empty(t, lost)
+		w.Close()
+	})
+}
+
 // A Recheck asks what happened until now, which the answer to a renewal that is under way does not say.
 func TestWatchdog_RecheckIsNotAnsweredByWhatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -133,6 +133,10 @@ func (w *Watchdog) confirm(l *Lease, sent monotonic.Time, ttl time.Duration) {
 	}
 }
 
+// overtakes reports whether the server has confirmed a request that was sent after the time sent. A refusal of one sent then does not count: that may have
+// been done before, or by a server that has failed over. The caller holds Watchdog.mu.
+func (l *Lease) overtakes(sent monotonic.Time) bool { return sent.Before(l.sent) }
+
 // Patience returns for how long an answer about the lease is waited for at the time now, before the server is
 // asked again: a twelfth of the lease, or a quarter of what is left of the trust in it, so that there are several
 // tries even if the first grant was a short one.

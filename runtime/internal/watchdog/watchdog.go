@@ -187,6 +187,20 @@ func (w *Watchdog) Lose(l *Lease, cause error) {
 	}
 }
 
+// Refused is Lose for a caller whose request, sent at the time sent, the server has refused. If the server has confirmed a later request, Refused returns
+// false instead, and l is looked at: the refusal may be older than that, or from a server that has failed over.
+func (w *Watchdog) Refused(l *Lease, sent time.Time) bool {
+	w.mu.Lock()
+	overtaken := l.index >= 0 && l.overtakes(monotonic.Of(sent))
+	w.mu.Unlock()
+	if overtaken {
+		w.Look(l)
+		return false
+	}
+	w.Lose(l, ErrRefused)
+	return true
+}
+
 // Check returns nil while l can be trusted by the clock, then the cause of its loss. It does not
 // wait for the loop, for example after the process was paused.
 func (w *Watchdog) Check(l *Lease) error {
