@@ -378,7 +378,9 @@ func TestOwner_EntersAgainWhatItEnteredByAContext(t *testing.T) {
 	t.Parallel()
 	hooks, waiting, _ := watch()
 	c := newClient(t, lockrt.Options{Hooks: hooks})
-	for name, m := range map[string]lockrt.Locker{"mutex": c.Mutex(redistest.Key(t, "m")), "fair": c.FairMutex(redistest.Key(t, "f"))} {
+	for name, m := range map[string]lockrt.Locker{
+		"mutex": c.Mutex(redistest.Key(t, "m")), "fair": c.FairMutex(redistest.Key(t, "f")), "writer": c.RWMutex(redistest.Key(t, "w")),
+	} {
 		o := lockrt.NewOwner()
 		first := ok(t)(m.Lock(patient(t)))
 		waits := lockLater(lockrt.WithOwner(patient(t), o), m)
@@ -394,6 +396,27 @@ func TestOwner_EntersAgainWhatItEnteredByAContext(t *testing.T) {
 		require.NoError(t, second.Err(), name)
 		free(t, second)
 		freed(t, m.Key())
+	}
+}
+
+// A call that waits with WithLease has the key for that long from when its owner enters, although the key was locked before.
+func TestOwner_WhatItsWaiterEntersLastsAsLongAsAsked(t *testing.T) {
+	t.Parallel()
+	hooks, waiting, _ := watch()
+	c := newClient(t, lockrt.Options{Hooks: hooks})
+	fixed := lockrt.WithLease(20 * time.Second)
+	for name, m := range map[string]lockrt.Locker{
+		"mutex": c.Mutex(redistest.Key(t, "m")), "fair": c.FairMutex(redistest.Key(t, "f")), "writer": c.RWMutex(redistest.Key(t, "w")),
+	} {
+		o := lockrt.NewOwner()
+		first := ok(t)(m.Lock(patient(t), fixed))
+		waits := lockLater(lockrt.WithOwner(patient(t), o), m, fixed)
+		receive(t, waiting, name)
+		until := first.Until()
+		second := ok(t)(m.Lock(lockrt.WithOwner(first.Context(), o)))
+		third := gotten(t, waits, name)
+		require.True(t, third.Until().After(until), name)
+		free(t, first, second, third)
 	}
 }
 

@@ -476,6 +476,49 @@ func TestRWMutex_WhoIsOfOneOwnerDoesNotWaitForItself(t *testing.T) {
 	nothingLeft(t, redistest.Shared(t), key)
 }
 
+// An owner that entered under the context of another lease reads and writes: its calls that wait already do so with it.
+func TestRWMutex_AnOwnerThatEnteredByAContextDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
+	key := redistest.Key(t, "k")
+	hooks, waiting, _ := watch()
+	c := newClient(t, lockrt.Options{Hooks: hooks})
+	m := c.RWMutex(key)
+	fixed := lockrt.WithLease(20 * time.Second)
+	by := func(o *lockrt.Owner, l *lockrt.Lease) context.Context { return lockrt.WithOwner(l.Context(), o) }
+
+	o, first := lockrt.NewOwner(), ok(t)(m.Lock(patient(t)))
+	r := readLater(lockrt.WithOwner(patient(t), o), m)
+	receive(t, waiting, "the reader")
+	second := ok(t)(m.Lock(by(o, first)))
+	free(t, gotten(t, r, "reading"), second, first)
+
+	strangerHooks, strangerWaits, _ := watch()
+	stranger := newClient(t, lockrt.Options{Hooks: strangerHooks}).RWMutex(key)
+	for name, opts := range map[string]struct{ hold, wait []lockrt.LockOption }{
+		"enters":       {wait: []lockrt.LockOption{fixed}},
+		"reads longer": {hold: []lockrt.LockOption{fixed}},
+	} {
+		o, first = lockrt.NewOwner(), ok(t)(m.RLock(patient(t), opts.hold...))
+		w := lockLater(patient(t), stranger)
+		receive(t, strangerWaits, "the stranger")
+		r = readLater(lockrt.WithOwner(patient(t), o), m, opts.wait...)
+		receive(t, waiting, name)
+		second = ok(t)(m.RLock(by(o, first), opts.hold...))
+		free(t, gotten(t, r, name), second, first)
+		free(t, gotten(t, w, "the stranger"))
+	}
+
+	o, first = lockrt.NewOwner(), ok(t)(m.RLock(patient(t)))
+	w := lockLater(lockrt.WithOwner(patient(t), o), m)
+	receive(t, waiting, "the writer")
+	late := readLater(patient(t), m) // behind the writer
+	receive(t, waiting, "another reader")
+	second = ok(t)(m.RLock(by(o, first)))
+	require.ErrorIs(t, receive(t, w, "the error").err, lockrt.ErrUpgrade)
+	free(t, gotten(t, late, "reading beside"), second, first)
+	nothingLeft(t, redistest.Shared(t), key)
+}
+
 // Each reader of a group finds the one of their owner that waits to write, which is to hear of it once.
 func TestRWMutex_AnOwnerThatReadsOftenAndWantsToWriteWaitsForNothing(t *testing.T) {
 	t.Parallel()

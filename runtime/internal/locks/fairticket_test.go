@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -347,32 +348,65 @@ func TestFairTicket_AGrantOfItsOwnEndsTheOneThatItFollowsIn(t *testing.T) {
 	}
 }
 
-// A grant is not passed on while the leases of the grant before it, which it shows to be lost, have not ended.
-func TestFairTicket_WhatCameTooEarlyIsNotPassedOn(t *testing.T) {
+// While the leases of the grant before it, which it shows to be lost, have not ended, a grant is for no caller: neither for the other calls of its owner, nor
+// for those that follow.
+func TestFairTicket_WhatCameTooEarlyIsForNoCaller(t *testing.T) {
 	t.Parallel()
-	r := testedFair(t)
-	old, next, after := enters(r, t), enters(r, t), enters(r, t)
-	have(r, old)
-	r.Mu.Lock()
-	next.Behind = []uint64{after.Number}
-	after.Standing = true
-	after.To(engine.TicketQueued)
-	next.To(engine.TicketAsking)
-	g := r.Promote(trace.Granted, &next.Ticket, next.Own.Waiter, time.Now(), next.TTL)
-	early, _ := r.Next(g)
-	r.Mu.Unlock()
-	require.Nil(t, early, "it would hold the lock beside the holder of the lost grant")
-
-	ended := func() bool {
-		r.Mu.Lock()
-		defer r.Mu.Unlock()
-		return g.Rare().Early == nil
+	for name, leaves := range map[string]bool{"the caller gets it": false, "the caller has left": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := testedFair(t)
+			ends, held := make(chan struct{}), make(chan struct{})
+			goOn := sync.OnceFunc(func() { close(held) })
+			defer goOn()
+			var calls atomic.Int32
+			r.Client.Core().AtEnd = func(string) {
+				if calls.Add(1) == 1 {
+					close(ends)
+					<-held
+				}
+			}
+			old, next, same, after := enters(r, t), enters(r, t), enters(r, t), enters(r, t)
+			o := leases.NewOwner()
+			for _, tk := range []*policy.FairTicket{next, same} {
+				tk.Own.Waiter.For.Lease.Core().OwnedBy(o)
+			}
+			w, x, lost := next.Own.Waiter, same.Own.Waiter, old.Own.Waiter.For.Lease
+			have(r, old)
+			r.Mu.Lock()
+			next.Behind = []uint64{after.Number}
+			after.Standing = true
+			after.To(engine.TicketQueued)
+			next.To(engine.TicketAsking)
+			g := r.Promote(trace.Granted, &next.Ticket, w, time.Now(), next.TTL)
+			r.Mu.Unlock()
+			receive(t, ends, "the end of the lease before")
+			require.True(t, w.Events.Empty())
+			require.True(t, x.Events.Empty(), "it would hold the lock beside the holder of the lost grant")
+			again := leases.New(r.Client.Core(), core.KindFair, context.Background())
+			again.Core().OwnedBy(o)
+			require.False(t, r.ReenterBy(again), "so would it")
+			if leaves {
+				op, err := g.End(w.For.Lease)
+				require.NoError(t, err)
+				require.NotNil(t, op, "it is released")
+				require.Nil(t, after.Granted())
+				r.SendRelease(op, true)
+				goOn()
+				return
+			}
+			goOn()
+			for _, waiter := range []*resource.Waiter{w, x} {
+				waiter.Events.Wait()
+				require.True(t, waiter.Events.TakeIf(engine.Given))
+			}
+			require.ErrorIs(t, lost.Core().Ended(), watchdog.ErrRefused)
+			require.NoError(t, g.Unlock(x.For.Lease))
+			require.NoError(t, g.Unlock(w.For.Lease))
+			require.Same(t, g, after.Granted())
+			_ = g.Unlock(after.Own.Waiter.For.Lease) // Redis does not have it
+		})
 	}
-	require.Eventually(t, ended, 10*time.Second, time.Millisecond)
-	require.ErrorIs(t, old.Own.Waiter.For.Lease.Core().Ended(), watchdog.ErrRefused)
-	require.NoError(t, g.Unlock(next.Own.Waiter.For.Lease))
-	require.Same(t, g, after.Granted())
-	_ = g.Unlock(after.Own.Waiter.For.Lease) // Redis does not have it
 }
 
 // The tickets that follow in a grant stand in the queue of Redis until the release of the grant names them. They are forgotten after that

@@ -19,7 +19,7 @@ func (r *Fair) First() *FairTicket { return FairTicketFrom(r.Grant.Ticket) }
 // Next has the next of the tickets that follow share g, and returns the waiter of that ticket, if it can have g as it is. Otherwise it
 // returns nil.
 func (r *Fair) Next(g *resource.Grant) (next *resource.Waiter, at monotonic.Time) {
-	if r.Grant != g || g.Rare().Early != nil {
+	if r.Grant != g {
 		return nil, 0
 	}
 	first := r.First()

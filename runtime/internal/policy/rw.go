@@ -87,17 +87,17 @@ func (r *RW) allowed(ctx context.Context, l *leases.Lease, t engine.Terms, limit
 	writes, reads := r.of(ctx, l)
 	switch {
 	case l.Core().Kind() == core.KindWrite && writes != nil:
-		writes.Attach(l)
+		r.enter(writes, l)
 		return true, nil, nil
 	case l.Core().Kind() == core.KindWrite && reads != nil:
 		return false, nil, failure.ErrUpgrade
-	case reads != nil && (reads.Renewed() || !reads.Guard.Renew && !t.Renew):
-		reads.Attach(l)
+	case reads != nil && readsWith(reads, t):
+		r.enter(reads, l)
 		return true, nil, nil
 	case writes != nil:
 		// A read grant beside a write grant is of the same holder.
 		if g := r.joinable(t, limit, monotonic.Now()); g != nil {
-			g.Attach(l)
+			r.enter(g, l)
 			return true, nil, nil
 		}
 		writes.Named = true
@@ -106,6 +106,15 @@ func (r *RW) allowed(ctx context.Context, l *leases.Lease, t engine.Terms, limit
 		return false, reads, nil // it asks to read for longer
 	}
 	return false, nil, nil
+}
+
+// enter makes l one more lease of g, which the caller has, and admits the other waiters of its owner.
+func (r *RW) enter(g *resource.Grant, l *leases.Lease) {
+	g.Attach(l)
+	if owner := l.Core().Rare().Owner; owner != nil {
+		r.Admit(g, owner)
+		r.Prompt(r) // the head may have gone
+	}
 }
 
 // of returns the grants of the caller: those of the leases above ctx, and those of the owner of l.
@@ -136,22 +145,21 @@ func (r *RW) of(ctx context.Context, l *leases.Lease) (writes, reads *resource.G
 	return writes, reads
 }
 
-// writtenBy returns the grant under which an owner writes, or nil.
-func (r *RW) writtenBy(owner *leases.Owner) *resource.Grant {
-	if owner == nil || r.write == nil {
-		return nil
-	}
-	for x := range r.write.Leases {
-		if x.Core().Rare().Owner == owner && holds(x, r.write) {
-			return r.write
+// heldBy returns the grant by which an owner writes, or else one by which it reads, or nil.
+func (r *RW) heldBy(owner *leases.Owner) *resource.Grant {
+	for _, g := range r.Grants() {
+		for x := range g.Leases {
+			if x.Core().Rare().Owner == owner && holds(x, g) {
+				return g
+			}
 		}
 	}
 	return nil
 }
 
-// holds reports whether a caller has g by x, one of its leases.
+// holds reports whether a caller has g by x, one of its leases, and g is still trusted: this process may have stood still.
 func holds(x *leases.Lease, g *resource.Grant) bool {
-	return g.Rare().Lost == nil && !x.Core().Unlocked && x.Core().Ended() == nil
+	return g.Rare().Lost == nil && !x.Core().Unlocked && x.Core().Ended() == nil && g.Guard.TrustedAt(monotonic.Now())
 }
 
 // Grants returns all grants of this process.
@@ -202,7 +210,7 @@ func (r *RW) Join(w *resource.Waiter) resource.Entry {
 	}
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	if w.For.Lease.Core().Rare().Owner != nil { // which may have been granted the lock a moment ago
+	if w.For.Lease.Core().Rare().Owner != nil && !r.Shut { // which may have been granted the lock a moment ago
 		allowed, under, err := r.allowed(w.For.Lease.Core().Parent, w.For.Lease, w.Terms, w.For.Lease.Core().Rare().MaxHold)
 		switch {
 		case allowed:

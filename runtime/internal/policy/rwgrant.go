@@ -24,26 +24,40 @@ func (r *RW) Holds(g *resource.Grant) (old *resource.Grant) {
 	return nil
 }
 
-// Admit admits the waiters of the owner of g, which would wait for themselves.
+// Admit admits the waiters of the owner of g, which would wait for themselves: by g, or by a read hold of their own under g. One that asks
+// to write under a read hold fails.
 func (r *RW) Admit(g *resource.Grant, owner *leases.Owner) {
 	r.Queue.Each(func(w *resource.Waiter) {
+		if w.For.Lease.Core().Rare().Owner != owner {
+			return
+		}
+		tk := rwTicketOf(w)
 		switch {
-		case w.For.Lease.Core().Rare().Owner != owner || w.For.Ticket.Number > 0:
-		case isWriter(g) && !rwTicketOf(w).write:
-			r.Queue.Remove(w)
-			rwTicketOf(w).readsUnder(g)
-			g.Named = true
-			w.Notify(engine.Event{Kind: engine.Turn})
-		case isWriter(g):
-			r.Queue.Remove(w)
-			w.Place = engine.PlaceGranted
-			g.Attach(w.For.Lease)
-			w.Notify(engine.Event{Kind: engine.Given})
-		case rwTicketOf(w).write:
+		case tk.write && !isWriter(g):
 			r.Queue.Remove(w) // notified once, and in no waiter's way
 			w.Notify(engine.Event{Kind: engine.Failed, Err: failure.ErrUpgrade})
+		case tk.write == isWriter(g) && (tk.write || readsWith(g, w.Terms)):
+			r.Queue.Remove(w)
+			if w.Place = engine.PlaceGranted; tk.Number > 0 {
+				r.Abandoned(w) // Redis may have a place for it
+			}
+			g.Attach(w.For.Lease)
+			w.Notify(engine.Event{Kind: engine.Given})
+		case tk.Number > 0 || w.Place.Leading(): // a request is under way, or about to be: the next one is under g
+			tk.names(g)
+			w.Poke()
+		default:
+			r.Queue.Remove(w)
+			tk.readsUnder(g)
+			tk.names(g)
+			w.Notify(engine.Event{Kind: engine.Turn})
 		}
 	})
+}
+
+// readsWith reports whether a reader on the terms t may enter g, a read grant of the same holder: g does not end before its lease would.
+func readsWith(g *resource.Grant, t engine.Terms) bool {
+	return g.Renewed() || !g.Guard.Renew && !t.Renew
 }
 
 func (r *RW) Next(g *resource.Grant) (next *resource.Waiter, at monotonic.Time) {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
@@ -44,6 +45,9 @@ func rwTicketFrom(tk *resource.Ticket) *rwTicket {
 // readsUnder has the ticket read under a grant of the same holder, ahead of all waiters.
 func (tk *rwTicket) readsUnder(g *resource.Grant) { tk.under, tk.Use = g, resource.TicketApart }
 
+// names has the next request of the ticket name g, a grant of the same holder, under which it may read. The caller holds Mu of the resource.
+func (tk *rwTicket) names(g *resource.Grant) { tk.under, g.Named = g, g.Named || isWriter(g) }
+
 func (r *RW) Name(tk *resource.Ticket) string { return core.RWKind(rwTicketFrom(tk).write) }
 
 func (r *RW) Owner(tk *resource.Ticket) string {
@@ -63,8 +67,10 @@ func (r *RW) Acquire(op *resource.AcquireOp) protocol.Command {
 		}
 		return r.Lock.Write(owner, place, tokens, w.Terms.TTL)
 	}
-	if g := r.writtenBy(w.For.Lease.Core().Rare().Owner); g != nil && g != tk.under { // it has unlocked the one before, and locked again
-		tk.under, g.Named = g, true
+	if by := w.For.Lease.Core().Rare().Owner; by != nil && !slices.Contains(r.Grants(), tk.under) {
+		if g := r.heldBy(by); g != nil { // it has unlocked the one before, if there was one, and locked again
+			tk.names(g)
+		}
 	}
 	under := ""
 	if tk.under != nil {

@@ -3,6 +3,7 @@ package resource
 import (
 	"github.com/lockgen/lockgen/runtime/internal/engine"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/monotonic"
 )
 
 // An Exclusive is the common part of the resources that have one grant at a time: of a mutex or of a fair mutex.
@@ -45,11 +46,18 @@ func (r *Exclusive) entered() (n int, known bool) {
 	return g.Size(), g.First != nil || g.State == engine.GrantLingering
 }
 
-// Reenter makes l one more lease of g, if outer still has it.
+// Reenter makes l one more lease of g, if outer still has it, and it is still trusted: this process may have stood still.
 func (r *Exclusive) Reenter(g *Grant, outer, l *leases.Lease) bool {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	if !l.Core().SameKind(outer.Core()) || r.Shut || r.Grant != g || outer.Core().Unlocked || outer.Core().Ended() != nil {
+		return false
+	}
+	at := l.Core().Began
+	if at.IsZero() { // else the caller has just looked at the clock
+		at = monotonic.Now()
+	}
+	if !g.Guard.TrustedAt(at) {
 		return false
 	}
 	g.Attach(l)
@@ -89,15 +97,28 @@ func (g *Grant) isOf(owner *leases.Owner) bool {
 	return false
 }
 
+// HeldBy reports whether a call of owner enters the present grant.
+func (r *Exclusive) HeldBy(owner *leases.Owner) bool {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return r.heldBy(owner)
+}
+
+// heldBy is HeldBy for a caller that holds r.Mu. A grant that came while its process did not know yet of the loss of the one before, or whose token is not
+// known yet, is entered a moment later.
+func (r *Exclusive) heldBy(owner *leases.Owner) bool {
+	g := r.Grant
+	if owner == nil || r.Shut || g == nil || g.Rare().Early != nil {
+		return false
+	}
+	return g.Rare().Lost == nil && !g.TokenPending && g.worked() && g.Guard.TrustedAt(monotonic.Now()) && g.isOf(owner)
+}
+
 // admits is ReenterBy for a caller that holds r.Mu.
 func (r *Exclusive) admits(l *leases.Lease) bool {
-	g := r.Grant
-	if l.Core().Rare().Owner == nil || r.Shut || g == nil {
+	if !r.heldBy(l.Core().Rare().Owner) {
 		return false
 	}
-	if g.Rare().Lost != nil || g.TokenPending || !g.worked() || !g.isOf(l.Core().Rare().Owner) {
-		return false
-	}
-	g.Attach(l)
+	r.Grant.Attach(l)
 	return true
 }

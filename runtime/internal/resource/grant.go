@@ -37,7 +37,8 @@ type grantExtra struct {
 	others []*leases.Lease // besides the first
 	Passed int             // number of times it went to another call without a request to Redis
 	before row             // of the grants before it, since the key came from another process; zero if it has just come
-	limit  time.Duration   // of the present holder: WithMaxHold, or 0
+	limit  time.Time       // when the present holder has had it for WithMaxHold; zero for never
+	spent  bool            // it is not renewed, since its leases are parts of leases that are lost
 	Lost   error           // why the watchdog gave up, or nil
 	Early  *Grant          // the grant before, while its holder does not know yet that it is lost
 }
@@ -106,7 +107,7 @@ func (g *Grant) worked() bool {
 	return false
 }
 
-// Attach makes l a lease of the grant: the first, or a reentry.
+// Attach makes l a lease of the grant: the first, or a reentry. A grant whose other leases were lost as parts is renewed again for it.
 func (g *Grant) Attach(l *leases.Lease) {
 	if outer := g.First; outer != nil {
 		l.Core().Came = leases.FromItself
@@ -114,19 +115,10 @@ func (g *Grant) Attach(l *leases.Lease) {
 	}
 	l.Begin(g)
 	g.add(l)
-}
-
-// LimitTo ends the renewal of the grant when l has had it for hold; never, for 0.
-func (g *Grant) LimitTo(hold time.Duration, l *leases.Lease) {
-	if hold == 0 && g.Rare().limit == 0 {
-		return
+	if g.Rare().spent {
+		g.More().spent = false
+		g.Resource().Client.Watchdog.Limit(&g.Guard, g.Rare().limit)
 	}
-	g.More().limit = hold
-	var at time.Time
-	if hold > 0 {
-		at = l.Core().Began.Add(hold).Std()
-	}
-	g.Resource().Client.Watchdog.Limit(&g.Guard, at)
 }
 
 // EndLeases ends the leases because of cause.
@@ -165,6 +157,9 @@ func (r *LineCore) promote(g *Grant, how trace.Action, tk *Ticket, w *Waiter, fr
 	g.agree(w.Terms)
 	g.Guard.Holding = g
 	old := r.Kind.Holds(g)
+	if old != nil {
+		g.More().Early = old
+	}
 	r.Answers.Changes()
 	r.Stay()
 	r.Client.Held(1)
@@ -184,15 +179,18 @@ func (r *LineCore) promote(g *Grant, how trace.Action, tk *Ticket, w *Waiter, fr
 	return g
 }
 
-// oust has old lost, and then notifies w, which has g: Redis would not have granted g if it had old still.
+// oust has old lost, and then notifies w, which has g, and the other waiters of its owner: Redis would not have granted g if it had old still.
 func (r *LineCore) oust(old, g *Grant, w *Waiter) {
-	g.More().Early = old
+	owner := w.For.Lease.Core().Rare().Owner
 	w.Asks.Add(1)
 	r.Client.Spawn(func() {
 		r.Client.Watchdog.Lose(&old.Guard, watchdog.ErrRefused)
 		old.EndLeases(failure.Lost(watchdog.ErrRefused))
 		r.Mu.Lock()
 		g.Extra.Early = nil
+		if owner != nil && g.isOf(owner) { // w may have left
+			r.Kind.Admit(g, owner)
+		}
 		r.Mu.Unlock()
 		w.Notify(engine.Event{Kind: engine.Given})
 		w.Asks.Add(-1)
@@ -218,7 +216,7 @@ func (r *LineCore) serve(g *Grant, w *Waiter, at monotonic.Time) {
 	if g.Ticket.Use == ticketOfHead { // keys of other kinds do not linger
 		g.SetLinger(time.Duration(w.Linger) * time.Microsecond)
 	}
-	if l.Core().Rare().Owner != nil {
+	if l.Core().Rare().Owner != nil && g.Rare().Early == nil {
 		r.Kind.Admit(g, l.Core().Rare().Owner)
 	}
 }
@@ -278,7 +276,7 @@ func (g *Grant) End(l *leases.Lease) (*ReleaseOp, error) {
 		g.expire()
 	case loss != nil:
 		g.forget()
-	case errors.Is(l.Core().Ended(), failure.ErrLost):
+	case errors.Is(l.Core().Ended(), failure.ErrLost), g.Rare().Early != nil:
 		return r.EndGrant(g), nil
 	case r.pass(g), g.Linger() != nil && g.BeginLinger():
 	default:
@@ -292,29 +290,6 @@ func (g *Grant) rest() {
 	if g.State <= engine.GrantLingering && !g.Idle && !g.worked() {
 		g.Idle = true
 		g.Resource().Client.Held(-1)
-	}
-}
-
-// Expire stops the renewal of the grant for l, a part of a lease that is lost. It goes on while another lease of the grant needs it. A lease that gets
-// the grant later has it renewed again.
-func (g *Grant) Expire(l *leases.Lease) {
-	r := g.Resource()
-	r.Mu.Lock()
-	defer r.Mu.Unlock()
-	l.Core().Spent = true
-	g.expire()
-}
-
-// expire stops the renewal if all leases of g are parts of leases that are lost.
-func (g *Grant) expire() {
-	for one := range g.Leases {
-		if !one.Core().Spent {
-			return
-		}
-	}
-	if g.State <= engine.GrantLingering && g.First != nil {
-		g.More().limit = 1 // not 0, so that LimitTo has it renewed again for the next holder
-		g.Resource().Client.Watchdog.Limit(&g.Guard, core.Now())
 	}
 }
 

@@ -72,9 +72,6 @@ func CanPass(c *core.Client, at monotonic.Time, guard *watchdog.Lease, held, wan
 		guard.TrustedAt(at.Add(min(held.TTL, HandOverLease)/3))
 }
 
-// Renewed reports whether the grant lives as long as its leases do.
-func (g *Grant) Renewed() bool { return g.Guard.Renew && g.Rare().limit == 0 }
-
 // Trusted reports whether there is enough trust left at the time at, which is now, for one more caller to have the grant.
 func (g *Grant) Trusted(at monotonic.Time) bool {
 	return g.Guard.TrustedAt(at.Add(min(g.Guard.TTL, HandOverLease) / 3))

@@ -138,7 +138,7 @@ func (r *LineCore) Last(w *Waiter) (held bool, said engine.AnswerLog) {
 func (r *LineCore) Remind(w *Waiter) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
-	if tk := w.For.Ticket; tk != nil && tk.Use == TicketApart && tk.Waiter() == w && tk.Asking == 0 {
+	if tk := w.For.Ticket; tk != nil && tk.Use == TicketApart && tk.Waiter() == w && tk.Asking == 0 && w.Events.Empty() {
 		w.Notify(engine.Event{Kind: engine.Turn})
 	}
 	if r.Queue.IsDeputy(w) && r.Queue.First.Place.Leading() {
