@@ -205,6 +205,43 @@ func TestMultiLock_LostDuringATryForOthers(t *testing.T) {
 	require.NoError(t, receive(t, got, "the lock"))
 }
 
+// TestMultiLock_FixedLeaseOfTheFirstAfterATryForOthers shows that a member that was granted first lasts as long as those that one request takes later.
+func TestMultiLock_FixedLeaseOfTheFirstAfterATryForOthers(t *testing.T) {
+	t.Parallel()
+	const length = patience
+	server, far := redistest.Server(t), redistest.Server(t)
+	proxy := redistest.Proxy(t, far.Addr())
+	near, other := clientOf(t, server.URL(), lockrt.Options{}), clientOf(t, proxy.URL(), lockrt.Options{})
+	m := lockrt.NewMultiLock(near.Mutex("a"), other.Mutex("b"), other.Mutex("c"))
+	free(t, ok(t)(m.Lock(patient(t))))
+
+	proxy.Blackhole(redistest.Both)
+	got := lockLater(patient(t), m, lockrt.WithLease(length))
+	until(t, "the first one is locked", func() bool { return number(t, server, "EXISTS", "a") == 1 })
+	delivered := time.Now()
+	proxy.Deliver()
+	lease := gotten(t, got, "the lock")
+	require.False(t, lease.Parts()[0].Until().Before(delivered.Add(length*9/10)), "it is extended when the others are granted")
+	free(t, lease)
+}
+
+// TestMultiLock_APartOutlivesAnotherThatIsUnlocked shows that unlocking a part ends the whole, and no other part.
+func TestMultiLock_APartOutlivesAnotherThatIsUnlocked(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, lockrt.Options{})
+	lease := ok(t)(lockrt.NewMultiLock(c.Mutex(redistest.Key(t, "a")), c.Mutex(redistest.Key(t, "b"))).Lock(patient(t)))
+	parts := lease.Parts()
+	free(t, parts[0])
+	require.ErrorIs(t, lease.Err(), lockrt.ErrReleased)
+	require.NoError(t, parts[1].Err())
+	require.NoError(t, parts[1].Extend(patient(t), time.Minute))
+	ttl, err := parts[1].TTL(patient(t))
+	require.NoError(t, err)
+	require.Greater(t, ttl, 30*time.Second)
+	free(t, parts[1])
+	require.ErrorIs(t, parts[1].Extend(patient(t), time.Minute), lockrt.ErrReleased)
+}
+
 // TestMultiLock_LostWithAnyMember shows that the whole ends with any of its parts, on whatever server, and that the
 // others are released all the same.
 func TestMultiLock_LostWithAnyMember(t *testing.T) {

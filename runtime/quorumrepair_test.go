@@ -451,6 +451,35 @@ func TestRedLock_WhatIsLeftExpiresWithTheLastLeaseUnderIt(t *testing.T) {
 	require.ErrorIs(t, outer.Unlock(patient(t)), lockrt.ErrLost)
 }
 
+// The rest of a lease that is lost is renewed again for a lease that enters it.
+func TestRedLock_WhatIsLeftIsRenewedForWhatEntersIt(t *testing.T) {
+	t.Parallel()
+	for name, under := range map[string]func(ctx context.Context, outer *lockrt.Lease) context.Context{
+		"owner": func(ctx context.Context, _ *lockrt.Lease) context.Context { return ctx },
+		"context": func(_ context.Context, outer *lockrt.Lease) context.Context {
+			return context.WithoutCancel(outer.Context())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, key := sites(t, 3), redistest.Key(t, "k")
+			m, clients := redLockAndClients(t, all, key, steady)
+			ctx := lockrt.WithOwner(t.Context(), lockrt.NewOwner())
+			outer := ok(t)(m.Lock(ctx))
+			parts(t, outer, 3)
+			takeFromHolder(all[:2], key)
+			receive(t, outer.Context().Done(), "the loss")
+			inner := ok(t)(clients[2].Mutex(key).Lock(under(ctx, outer)))
+			first := inner.Until()
+			until(t, "the lease is renewed", func() bool { return inner.Until().After(first) || inner.Err() != nil })
+			require.NoError(t, inner.Err())
+			require.ErrorIs(t, outer.Unlock(patient(t)), lockrt.ErrLost)
+			require.NoError(t, inner.Unlock(patient(t)))
+			gone(t, all[2].RedisServer, key)
+		})
+	}
+}
+
 // A call that cannot get a majority any more, since most Clients are closed, fails with that
 // reason.
 func TestRedLock_MostClientsClosed(t *testing.T) {
@@ -570,19 +599,56 @@ func TestRedLock_NoTokenUnderALeaseWithoutOne(t *testing.T) {
 // A server that the outer lease of the lock has no part of gives it to that first, so that no inner one outlives it.
 func TestRedLock_AnInnerLeaseLeavesTheRestToTheOuter(t *testing.T) {
 	t.Parallel()
-	all, key := sites(t, 3), redistest.Key(t, "k")
-	m := redLock(t, all, key, lockrt.Options{})
-	end := taken(t, all[2:], key)
-	outer := ok(t)(m.Lock(patient(t)))
-	end()
-	inner := ok(t)(m.Lock(outer.Context()))
-	parts(t, outer, 3)
-	parts(t, inner, 3)
-	free(t, inner)
-	require.NoError(t, outer.Err())
-	require.Equal(t, 3, lockrt.PartsOf(outer))
-	free(t, outer)
-	freeAgain(t, all, key)
+	for name, under := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, key := sites(t, 3), redistest.Key(t, "k")
+			m := redLock(t, all, key, lockrt.Options{})
+			ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+			end := taken(t, all[2:], key)
+			outer := ok(t)(m.Lock(ctx))
+			end()
+			inner := ok(t)(m.Lock(under(ctx, outer)))
+			parts(t, outer, 3)
+			parts(t, inner, 3)
+			free(t, inner)
+			require.NoError(t, outer.Err())
+			require.Equal(t, 3, lockrt.PartsOf(outer))
+			free(t, outer)
+			freeAgain(t, all, key)
+		})
+	}
+}
+
+// ways are the ways to enter a lease again.
+var ways = map[string]func(ctx context.Context, outer *lockrt.Lease) context.Context{
+	"owner": func(ctx context.Context, _ *lockrt.Lease) context.Context { return ctx },
+	"context": func(_ context.Context, outer *lockrt.Lease) context.Context {
+		return context.WithoutCancel(outer.Context())
+	},
+}
+
+// All leases of an owner have one token, also if a server that the first one does not have is free when the next one is taken.
+func TestRedLock_OneTokenAlthoughAServerCameBack(t *testing.T) {
+	t.Parallel()
+	for name, under := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			all, key := sites(t, 3), redistest.Key(t, "k")
+			m := redLock(t, all, key, lockrt.Options{})
+			ctx := lockrt.WithOwner(patient(t), lockrt.NewOwner())
+			all[2].Do("SET", tokensOf(key), "9000000000000000")
+			end := taken(t, all[2:], key)
+			outer := ok(t)(m.Lock(ctx, lockrt.WithFencing(), lockrt.WithLease(patience)))
+			end()
+			all[0].proxy.Delay(30 * time.Millisecond)
+			inner := ok(t)(m.Lock(under(ctx, outer), lockrt.WithFencing(), lockrt.WithLease(2*patience)))
+			all[0].proxy.Delay(0)
+			require.Equal(t, outer.Token(), inner.Token())
+			free(t, inner, outer)
+			freeAgain(t, all, key)
+		})
+	}
 }
 
 // A server of the majority that goes away before it learns of the token has no say in it: others have.

@@ -187,9 +187,10 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 	if wait > 0 && wait <= math.MaxInt64-resource.LastAnswer {
 		end = start.Add(wait + resource.LastAnswer)
 	}
-	waited := 0 // number of waits for members behind others
+	waited := 0 // number of members that were granted before the last ones
 	for len(parts) < len(m.members) {
 		rest := m.members[len(parts):]
+		waited = len(parts)
 		if mutexes := neighbours(rest); len(mutexes) > 1 {
 			tr.Asks(trace.Tries, len(parts), len(mutexes))
 			got, again, err := tryTogether(ctx, under, tr, mutexes, end, wait == leases.UntilDone, opts)
@@ -203,8 +204,6 @@ func (m *MultiLock) all(ctx context.Context, tr *trace.Caller, opts []leases.Opt
 				return parts, nil, err
 			}
 			rest = m.members[len(parts):]
-			waited = len(parts)
-		} else if len(parts) > 0 {
 			waited = len(parts)
 		}
 		more := opts

@@ -113,7 +113,8 @@ func (e *quorumAcquire) Ask(*resource.Waiter) {
 	ctx, cancel := context.WithTimeout(e.ctx, e.limit())
 	r := e.rounds.Begin(cancel)
 	r.Caller = e.tracer()
-	open := e.open()
+	owner, _ := leases.OwnerFrom(e.ctx)
+	open := e.open(owner)
 	for i, m := range e.m.parts {
 		m.Client().Base().Spawn(func() {
 			lease, err := (*leases.Lease)(nil), failure.ErrNotAcquired
@@ -127,11 +128,12 @@ func (e *quorumAcquire) Ask(*resource.Waiter) {
 	}
 }
 
-// open returns the mutexes that may be asked.
-func (e *quorumAcquire) open() []*locks.Mutex {
+// open returns the mutexes that may be asked: those with leases that the call enters, under its context or as those of owner, if they are a majority.
+func (e *quorumAcquire) open(owner *leases.Owner) []*locks.Mutex {
 	var entered []*locks.Mutex
 	for _, m := range e.m.parts {
-		if l := leases.Enterable(e.ctx, m.Client().Core(), m.Key()); l != nil && l.Err() == nil {
+		l := leases.Enterable(e.ctx, m.Client().Core(), m.Key())
+		if l != nil && l.Err() == nil || m.HeldBy(owner) {
 			entered = append(entered, m)
 		}
 	}

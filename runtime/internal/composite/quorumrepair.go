@@ -58,7 +58,7 @@ func (e *quorumAcquire) recruit(ctx context.Context, co *compositeLease, m *lock
 		}
 		opts = append(slices.Clip(opts), leases.WithMaxHold(left))
 	}
-	if !slices.Contains(e.open(), m) {
+	if !slices.Contains(e.open(nil), m) { // co itself has leases of its owner
 		return nil, failure.ErrNotAcquired
 	}
 	server := slices.Index(e.m.parts, m)

@@ -136,7 +136,7 @@ func (m *MultiLock) yield(ctx context.Context, tr *trace.Caller, kept []*leases.
 		}
 	}
 	if err == nil {
-		return parts, last, nil
+		return parts, last, m.lengthen(ctx, parts, opts)
 	}
 	tr.Says(trace.Ends)
 	undo(ctx, slices.DeleteFunc(parts, func(part *leases.Lease) bool { return part == nil }))

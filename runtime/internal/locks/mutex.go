@@ -94,6 +94,12 @@ func (m *Mutex) reenter(ctx context.Context, outer *leases.Lease) *leases.Lease 
 	return l
 }
 
+// HeldBy reports whether a call of owner enters a lease of this process.
+func (m *Mutex) HeldBy(owner *leases.Owner) bool {
+	r, known := m.c.mutexes.Find(m.key)
+	return known && r.HeldBy(owner)
+}
+
 // Acquire is Lock without hooks, and without counts of the call.
 func (m *Mutex) Acquire(ctx context.Context, opts []leases.Option) (*leases.Lease, error) {
 	cfg, err := leases.Configure(m.c.Core(), m.opts, opts)
