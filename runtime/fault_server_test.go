@@ -311,43 +311,48 @@ func TestFault_TrafficGoesOnWithoutSomeOfTheReplies(t *testing.T) {
 	}
 }
 
-// A server that is busy with a script for long refuses what ends a subscription, too.
+// A server that is busy with a script for long refuses what ends a subscription, too. It refuses a PING for want of a permission before that.
 func TestFault_SubscriptionEndsWhileTheServerIsBusy(t *testing.T) {
 	t.Parallel()
-	server := redistest.Server(t, redistest.WithConfig("lua-time-limit", "20"))
-	proxy := redistest.Proxy(t, server.Addr())
-	log := &logbook{lines: make(chan string, 1000)}
-	c := clientOf(t, proxy.URL(), lockrt.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
-	s := c.Semaphore("k", 1)
-	require.NoError(t, s.Acquire(patient(t), 1))
-	impatient, leave := context.WithCancel(patient(t))
-	defer leave()
-	waits := later(func() error { return s.Acquire(impatient, 1) })
-	until(t, "it is subscribed", func() bool { return channels(t, server) > 0 })
+	for name, rights := range map[string][]string{"all permissions": nil, "no PING": {"-ping"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Server(t, redistest.WithConfig("lua-time-limit", "20"))
+			server.Do(append([]string{"ACL", "SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all"}, rights...)...)
+			log := &logbook{lines: make(chan string, 1000)}
+			c := clientOf(t, strings.Replace(server.URL(), "//", "//limited:secret@", 1), lockrt.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+			s := c.Semaphore("k", 1)
+			require.NoError(t, s.Acquire(patient(t), 1))
+			impatient, leave := context.WithCancel(patient(t))
+			defer leave()
+			waits := later(func() error { return s.Acquire(impatient, 1) })
+			until(t, "it is subscribed", func() bool { return channels(t, server) > 0 })
 
-	rc, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
-	require.NoError(t, err)
-	defer rc.Close()
-	busy := later(func() error {
-		return rc.Do(context.Background(), rc.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
-	})
-	until(t, "the server is busy", func() bool {
-		_, err := server.Try("GET", "k")
-		return err != nil
-	})
-	leave()
-	require.Error(t, receive(t, waits, "the call that waited"))
-	// A second after the last waiter has left.
-	for !strings.Contains(receive(t, log.lines, "the log to say that subscriptions fail"), "subscribing failed") {
+			rc, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}})
+			require.NoError(t, err)
+			defer rc.Close()
+			busy := later(func() error {
+				return rc.Do(context.Background(), rc.B().Eval().Script("while true do end").Numkeys(0).Build()).Error()
+			})
+			until(t, "the server is busy", func() bool {
+				_, err := server.Try("GET", "k")
+				return err != nil
+			})
+			leave()
+			require.Error(t, receive(t, waits, "the call that waited"))
+			// A second after the last waiter has left.
+			for !strings.Contains(receive(t, log.lines, "the log to say that subscriptions fail"), "subscribing failed") {
+			}
+			server.Do("SCRIPT", "KILL")
+			require.Error(t, receive(t, busy, "the script"))
+
+			got := later(func() error { return s.Acquire(patient(t), 1) })
+			until(t, "it is subscribed again", func() bool { return channels(t, server) > 0 })
+			require.NoError(t, s.Release(t.Context(), 1))
+			require.NoError(t, receive(t, got, "the permit"))
+			require.NoError(t, s.Release(t.Context(), 1))
+		})
 	}
-	server.Do("SCRIPT", "KILL")
-	require.Error(t, receive(t, busy, "the script"))
-
-	got := later(func() error { return s.Acquire(patient(t), 1) })
-	until(t, "it is subscribed again", func() bool { return channels(t, server) > 0 })
-	require.NoError(t, s.Release(t.Context(), 1))
-	require.NoError(t, receive(t, got, "the permit"))
-	require.NoError(t, s.Release(t.Context(), 1))
 }
 
 func TestFault_ScriptsFlushedWithoutPause(t *testing.T) {

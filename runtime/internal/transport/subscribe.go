@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -134,22 +133,21 @@ func answersNo(err error) bool {
 // withheld reports whether a server replied that a permission or the command is missing.
 func withheld(err error) bool { return Denied(err) || unheardOf(err) }
 
-// Unsubscribe ends subscriptions.
+// Unsubscribe ends subscriptions. rueidis sends a PING behind UNSUBSCRIBE or SUNSUBSCRIBE. A server that is busy with a script refuses both: that is one
+// refusal more than rueidis expects, and it ends the program. So Unsubscribe first subscribes again to what it is to end, which such a server refuses, too, and
+// rueidis stands. It does not ask by a PING: if the user may not send that, the server says so, and not that it is busy.
+//
+// A script can still begin between the answer and UNSUBSCRIBE, and last for so long that the server refuses that one. rueidis has no way out: it takes the
+// first refusal for the answer to its PING, whatever is sent before or behind.
 func (s subscriber) Unsubscribe(channels []string) error {
-	if err := readyToEnd(s.conn); err != nil {
-		return err
+	refused, err := s.Subscribe(channels)
+	switch {
+	case err == nil || len(refused) > 0 && withheld(err):
+		return s.conn.Do(s.whole, s.conn.B().Unsubscribe().Channel(channels...).Build()).Error()
+	case withheld(err): // it has subscribed none of them
+		return nil
 	}
-	return s.conn.Do(s.whole, s.conn.B().Unsubscribe().Channel(channels...).Build()).Error()
-}
-
-// readyToEnd asks a server whether it ends subscriptions now. One that is busy with a script refuses UNSUBSCRIBE or SUNSUBSCRIBE, and the PING
-// that rueidis sends behind it; that is one refusal more than rueidis expects, and it ends the program.
-func readyToEnd(conn rueidis.DedicatedClient) error {
-	err := conn.Do(context.Background(), conn.B().Ping().Build()).Error()
-	if err != nil && !strings.HasPrefix(err.Error(), "NOPERM") {
-		return err
-	}
-	return nil
+	return err
 }
 
 // Close ends the connection. One that is mute takes a second to close, and is not the tracker's meanwhile.
@@ -273,25 +271,31 @@ func (s clusterSubscriber) send(commands []rueidis.Completed, asks []bool) []rue
 	return replies
 }
 
-// Unsubscribe ends subscriptions. A server that does not have the slot of a channel any more refuses that: it has ended the subscription itself. Of
-// two kinds of channels, a client can perhaps use only one.
+// Unsubscribe ends the subscriptions that the server still confirms, see [subscriber.Unsubscribe]. It has ended those to channels whose slot it does not
+// have any more, and has none where a permission or the command is missing: of two kinds of channels, a client can perhaps use only one.
 func (s clusterSubscriber) Unsubscribe(channels []string) error {
-	if err := readyToEnd(s.conn); err != nil {
-		return err
-	}
-	var commands []rueidis.Completed
+	var again, ends, left []rueidis.Completed
 	for _, name := range channels {
 		plain, sharded := s.cl.kinds(name)
 		if plain {
-			commands = append(commands, s.conn.B().Unsubscribe().Channel(name).Build())
+			again = append(again, s.conn.B().Subscribe().Channel(name).Build())
+			ends = append(ends, s.conn.B().Unsubscribe().Channel(name).Build())
 		}
 		if sharded {
-			commands = append(commands, s.conn.B().Sunsubscribe().Channel(name).Build())
+			again = append(again, s.conn.B().Ssubscribe().Channel(name).Build())
+			ends = append(ends, s.conn.B().Sunsubscribe().Channel(name).Build())
 		}
 	}
-	for _, reply := range s.conn.DoMulti(s.whole, commands...) {
-		err := reply.Error()
-		if err != nil && !slotless(err) && !(s.cl.link.cfg.Channels == BothChannels && withheld(err)) {
+	for i, reply := range s.conn.DoMulti(s.whole, again...) {
+		switch err := reply.Error(); {
+		case err == nil:
+			left = append(left, ends[i])
+		case !slotless(err) && !withheld(err):
+			return err
+		}
+	}
+	for _, reply := range s.conn.DoMulti(s.whole, left...) {
+		if err := reply.Error(); err != nil && !slotless(err) {
 			return err
 		}
 	}

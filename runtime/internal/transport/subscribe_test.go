@@ -22,30 +22,57 @@ import (
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
 
-// A server of a cluster that is busy with a script for long refuses what ends a subscription, too.
+// A server of a cluster that is busy with a script for long refuses what ends a subscription, too. It refuses a PING for want of a permission before that.
 func TestClusterSubscriber_EndsWhileTheServerIsBusy(t *testing.T) {
 	t.Parallel()
-	servers := redistest.Cluster(t, redistest.WithConfig("lua-time-limit", "20"))
-	rc := servers.NewClient()
-	net, _ := over(t, Config{Client: rc, UUID: protocol.NewUUID(protocol.ListensSharded), Channels: ShardedChannels})
-	const name = "a channel"
-	left := net.Listen(name, func(hub.Event) {})
-	<-left.Ready()
-	server := servers.Master(name)
-	busy := make(chan error, 1)
-	go func() {
-		busy <- rc.Do(context.Background(), rc.B().Eval().Script("while true do end").Numkeys(1).Key(name).Build()).Error()
-	}()
-	require.Eventually(t, func() bool {
-		_, err := server.Try("GET", name)
-		return err != nil
-	}, time.Minute, time.Millisecond)
-	left.Close()
-	require.Eventually(t, func() bool { return !net.hub.Subscribed(name) }, time.Minute, time.Millisecond)
-	ready := net.Listen(name, func(hub.Event) {})
-	server.Do("SCRIPT", "KILL")
-	require.Error(t, <-busy)
-	<-ready.Ready()
+	for may, rights := range map[string][]string{"all permissions": nil, "no PING": {"-ping"}} {
+		t.Run(may, func(t *testing.T) {
+			t.Parallel()
+			servers := redistest.Cluster(t, redistest.WithConfig("lua-time-limit", "20"))
+			rc := servers.NewClient()
+			net, logged := limited(t, servers, ShardedChannels, protocol.NewUUID(protocol.ListensSharded), append(rights, "~*", "&*")...)
+			const name = "a channel"
+			left := net.Listen(name, func(hub.Event) {})
+			<-left.Ready()
+			server := servers.Master(name)
+			busy := make(chan error, 1)
+			go func() {
+				busy <- rc.Do(context.Background(), rc.B().Eval().Script("while true do end").Numkeys(1).Key(name).Build()).Error()
+			}()
+			require.Eventually(t, func() bool {
+				_, err := server.Try("GET", name)
+				return err != nil
+			}, time.Minute, time.Millisecond)
+			left.Close()
+			require.Contains(t, <-logged, "subscribing failed")
+			ready := net.Listen(name, func(hub.Event) {})
+			server.Do("SCRIPT", "KILL")
+			require.Error(t, <-busy)
+			<-ready.Ready()
+		})
+	}
+}
+
+// A subscription ends where the user may not subscribe to all channels that have no listener any more, or to none.
+func TestSubscriber_EndsWhatItMay(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	server.Do("ACL", "SETUSER", "limited", "on", ">secret", "+@all", "-ping", "&may*")
+	net, _ := over(t, Config{
+		Client: server.NewClient(func(o *rueidis.ClientOption) { o.Username, o.Password = "limited", "secret" }), UUID: protocol.NewUUID(protocol.ListensPlain),
+	})
+	conn, broken, err := net.tracker.subscriber("", quitter{make(chan string, 10)})
+	require.NoError(t, err)
+	refused, err := conn.Subscribe([]string{"may", "must not", "may too"})
+	require.ErrorIs(t, err, hub.ErrRefused)
+	require.Equal(t, []string{"must not"}, refused)
+	require.NoError(t, conn.Unsubscribe([]string{"must not"}))
+	require.NoError(t, conn.Unsubscribe([]string{"may", "must not"}))
+	names, err := server.Do("PUBSUB", "CHANNELS").AsStrSlice()
+	require.NoError(t, err)
+	require.Equal(t, []string{"may too"}, names)
+	require.Empty(t, broken)
+	conn.Close()
 }
 
 // A server of a cluster that refuses one channel, since a permission is missing, goes on to send the messages on the others over the same
