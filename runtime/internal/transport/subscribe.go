@@ -133,16 +133,21 @@ func answersNo(err error) bool {
 // withheld reports whether a server replied that a permission or the command is missing.
 func withheld(err error) bool { return Denied(err) || unheardOf(err) }
 
+// endPatience is how long the end of a subscription may take. To close a mute connection takes another second.
+const endPatience = time.Second
+
 // Unsubscribe ends subscriptions. rueidis sends a PING behind UNSUBSCRIBE or SUNSUBSCRIBE. A server that is busy with a script refuses both: that is one
 // refusal more than rueidis expects, and it ends the program. So Unsubscribe first subscribes again to what it is to end, which such a server refuses, too, and
 // rueidis stands. It does not ask by a PING: if the user may not send that, the server says so, and not that it is busy.
 //
-// A script can still begin between the answer and UNSUBSCRIBE, and last for so long that the server refuses that one. rueidis has no way out: it takes the
-// first refusal for the answer to its PING, whatever is sent before or behind.
+// A script can still begin between the answer and UNSUBSCRIBE, and rueidis has no way out: it takes the first refusal for the answer to its PING, whatever is
+// sent before or behind. But such a server is mute until it refuses anything, for five seconds unless busy-reply-threshold is less. So Unsubscribe closes
+// a connection over which there is no answer for [endPatience].
 func (s subscriber) Unsubscribe(channels []string) error {
 	refused, err := s.Subscribe(channels)
 	switch {
 	case err == nil || len(refused) > 0 && withheld(err):
+		defer time.AfterFunc(endPatience, s.Close).Stop()
 		return s.conn.Do(s.whole, s.conn.B().Unsubscribe().Channel(channels...).Build()).Error()
 	case withheld(err): // it has subscribed none of them
 		return nil
@@ -294,6 +299,7 @@ func (s clusterSubscriber) Unsubscribe(channels []string) error {
 			return err
 		}
 	}
+	defer time.AfterFunc(endPatience, s.Close).Stop()
 	for _, reply := range s.conn.DoMulti(s.whole, left...) {
 		if err := reply.Error(); err != nil && !slotless(err) {
 			return err

@@ -53,6 +53,47 @@ func TestClusterSubscriber_EndsWhileTheServerIsBusy(t *testing.T) {
 	}
 }
 
+// A connection over which the end of a subscription has no answer is closed: the server may be about to refuse it, since a script has begun.
+func TestSubscriber_EndsAMuteConnection(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]func(conn rueidis.DedicatedClient, broken <-chan error) hub.Conn{
+		"one server": func(conn rueidis.DedicatedClient, broken <-chan error) hub.Conn {
+			return subscriber{conn, whole{context.Background(), broken}, nil}
+		},
+		"a cluster": func(conn rueidis.DedicatedClient, broken <-chan error) hub.Conn {
+			cl := newCluster(&link{cfg: Config{UUID: protocol.NewUUID(protocol.ListensCluster), Channels: PlainChannels}})
+			return clusterSubscriber{cl, conn, whole{context.Background(), broken}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			proxy := redistest.Proxy(t, redistest.Shared(t).Addr())
+			rc, err := rueidis.NewClient(rueidis.ClientOption{
+				InitAddress: []string{proxy.Addr()}, ForceSingleClient: true, DisableCache: true, ConnWriteTimeout: time.Hour,
+			})
+			require.NoError(t, err)
+			defer rc.Close()
+			dedicated, _ := rc.Dedicate()
+			broken := dedicated.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
+			conn, channels := of(dedicated, broken), []string{redistest.Key(t, "channel")}
+			refused, err := conn.Subscribe(channels)
+			require.NoError(t, err)
+			require.Empty(t, refused)
+			proxy.DropRequest(redistest.Command("UNSUBSCRIBE"), 1, redistest.Mute)
+			ended := make(chan error, 1)
+			go func() { ended <- conn.Unsubscribe(channels) }()
+			select {
+			case err := <-ended:
+				require.Error(t, err)
+				require.Error(t, <-broken)
+			case <-time.After(time.Minute):
+				t.Fatal("the connection is not closed")
+			}
+			conn.Close()
+		})
+	}
+}
+
 // A subscription ends where the user may not subscribe to all channels that have no listener any more, or to none.
 func TestSubscriber_EndsWhatItMay(t *testing.T) {
 	t.Parallel()
