@@ -93,7 +93,7 @@ type channel struct {
 	state     atomic.Int32 // a state; changed with Hub.mu
 	early     []string     // messages that came while the state was one in which they wait
 	again     bool         // it was subscribed before, or a try to do so failed
-	partly    bool         // it is off, and the server that refuses it may have subscribed it in one of two ways
+	partly    bool         // it is off, and the server may have it subscribed in one of two ways, over the present connection
 	idle      time.Time    // when the last listener left
 	missed    bool         // a message came since then
 	messages  uint64       // how many came

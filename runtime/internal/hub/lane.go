@@ -300,7 +300,7 @@ func (l *lane) subscribed(names, elsewhere []string, moved bool) {
 		if ch.now() == ended || slices.Contains(elsewhere, name) {
 			l.moved = l.moved || moved // or the server has ended it, which has set this already
 			ch.to(ended)
-			ch.again, ch.partly = true, ch.partly || !moved
+			ch.again, ch.partly = true, true
 			continue
 		}
 		ch.to(telling)
@@ -404,7 +404,7 @@ func (s *sink) Dropped(name string) {
 		case live:
 			ch.to(off)
 		}
-		ch.again, s.moved = true, true
+		ch.again, ch.partly, s.moved = true, true, true
 		s.wake()
 	}
 }

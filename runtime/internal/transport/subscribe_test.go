@@ -334,6 +334,27 @@ func TestClusterSubscriber_EndsWhatHasMoved(t *testing.T) {
 	conn.Close()
 }
 
+// A channel of both kinds leaves the server that had it: that ends only the sharded one by itself.
+func TestClusterSubscriber_BothKindsLeave(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Cluster(t)
+	net, _ := over(t, Config{Client: servers.NewClient(), UUID: protocol.NewUUID(protocol.ListensSharded), Channels: BothChannels})
+	net.cluster.ask()
+	from, to := servers.Master("one"), servers.Master("two")
+	require.NotSame(t, from, to)
+	subscribed := func(s *redistest.RedisServer) bool {
+		names, err := s.Do("PUBSUB", "CHANNELS", "one").AsStrSlice()
+		require.NoError(t, err)
+		return len(names) > 0
+	}
+	l := net.Listen("one", func(hub.Event) {})
+	<-l.Ready()
+	require.True(t, subscribed(from))
+	servers.Move(servers.Slot("one"), to).End()
+	require.Eventually(t, func() bool { return l.Live() && subscribed(to) && !subscribed(from) }, time.Minute, 10*time.Millisecond)
+	l.Close()
+}
+
 // A client of a cluster that does not speak RESP3 has one connection to a server for its subscriptions and another one for its questions, and
 // hears all messages.
 func TestClusterSubscriber_HearsWithoutRESP3(t *testing.T) {
