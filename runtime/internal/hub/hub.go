@@ -37,8 +37,8 @@ type Dial func(lane string, sink Sink) (conn Conn, broken <-chan error, err erro
 type Sink interface {
 	// Message is called for each message.
 	Message(channel, payload string)
-	// Dropped is called when the server has ended a subscription by itself, since it does not have the
-	// channel any more.
+	// Dropped is called when the server has ended a subscription: by itself, since it does not have the channel any more,
+	// or before Unsubscribe returns, which has asked it to.
 	Dropped(channel string)
 }
 

@@ -390,21 +390,23 @@ func (h *Hub) deliver(ch *channel, payload string) {
 	}
 }
 
-// Dropped implements Sink.
+// Dropped implements Sink. The server also reports the end of a subscription that the hub has ended. Then the channel is not the lane's any more, or is off, since a
+// listener has come meanwhile: the lane subscribes it after that.
 func (s *sink) Dropped(name string) {
 	if s.over.Load() {
 		return
 	}
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
-	if ch := s.channels[name]; ch != nil { // otherwise it was not wanted here any more
-		switch ch.now() {
-		case asked, telling:
-			ch.to(ended)
-		case live:
-			ch.to(off)
-		}
-		ch.again, ch.partly, s.moved = true, true, true
-		s.wake()
+	ch := s.channels[name]
+	if ch == nil || ch.now() == off {
+		return
 	}
+	if ch.now() == live {
+		ch.to(off)
+	} else {
+		ch.to(ended)
+	}
+	ch.again, ch.partly, s.moved = true, true, true
+	s.wake()
 }

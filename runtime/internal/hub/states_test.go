@@ -202,6 +202,45 @@ func TestChannel_ComesBackUnsubscribed(t *testing.T) {
 	})
 }
 
+// A confirming connection says of each subscription that it has ended, also of those that it was to end.
+type confirming struct {
+	scripted
+
+	before func()
+}
+
+func (c confirming) Unsubscribe(channels []string) error {
+	c.before()
+	for _, name := range channels {
+		c.sink.Dropped(name)
+	}
+	return nil
+}
+
+// TestChannel_ComesBackWhileItEnds has a listener come while the subscription that nobody wanted any more ends: the channel has not moved.
+func TestChannel_ComesBackWhileItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h *Hub
+		var next ear
+		asks := 0
+		h = New(Config{
+			Dial: func(_ string, sink Sink) (Conn, <-chan error, error) {
+				subscribe := func(Sink, []string) ([]string, error) { return nil, nil }
+				return confirming{scripted{sink, subscribe}, func() { h.Listen("x", next.hear) }}, make(chan error), nil
+			},
+			Lane: func(string) string { return "one" }, Moved: func() { asks++ }, Linger: time.Second, Backoff: []time.Duration{10 * time.Millisecond},
+		})
+		defer h.Close()
+		l := h.Listen("x", func(Event) {})
+		<-l.Ready()
+		l.Close()
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, []Event{{Subscribed: true}}, next.heard())
+		require.Zero(t, asks)
+	})
+}
+
 // TestChannel_ConnectionEnds has a connection end while a subscription is under way, and while it is subscribed.
 func TestChannel_ConnectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
