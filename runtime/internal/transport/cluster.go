@@ -30,6 +30,7 @@ type cluster struct {
 	fresh   map[string]bool        // new masters; true while rueidis is asked whether it knows one
 	asking  chan struct{}          // closed when the question under way is answered, or late; nil without one
 	asked   time.Time              // when the last one was
+	glanced time.Time              // when one server was asked for a change last, see glance
 	pause   time.Duration          // after it
 	latest  uint64                 // the number of the last question
 	known   uint64                 // the number of the question whose answer is in owners
@@ -43,7 +44,9 @@ type redirection struct {
 }
 
 func newCluster(l *link) *cluster {
-	return &cluster{link: l, owners: newOwners(), numbers: map[string]uint16{"": 0}, said: map[uint16]redirection{}, fresh: map[string]bool{}}
+	return &cluster{
+		link: l, owners: newOwners(), numbers: map[string]uint16{"": 0}, said: map[uint16]redirection{}, fresh: map[string]bool{}, glanced: time.Now(),
+	}
 }
 
 // nodeOf returns the address of the server that has the slot of a key or a channel, as far as is known; nothing if there is no cluster.
@@ -101,6 +104,8 @@ const (
 	askRarely = 100 * time.Millisecond
 	// askPatience is the time limit of the first server.
 	askPatience = time.Second
+	// glanceEvery is the least time between two calls of [cluster.glance] that ask.
+	glanceEvery = 5 * time.Second
 )
 
 // ask asks the servers which of them has which slot, and returns when that is known, or no server says so in time. An answer that comes later
@@ -129,6 +134,39 @@ func (cl *cluster) ask() {
 	defer cl.mu.Unlock()
 	cl.asking, cl.asked = nil, time.Now()
 	close(done)
+}
+
+// glance asks one server for the owners once in a while, and all servers if it names others than those that are known. A slot can get another owner while all
+// connections are well: rueidis follows without a word, and a server ends no subscription to a plain channel, nor to a sharded one when it becomes a replica.
+// glance does not block.
+func (cl *cluster) glance() {
+	cl.mu.Lock()
+	due := time.Since(cl.glanced) >= glanceEvery
+	if due {
+		cl.glanced = time.Now()
+	}
+	cl.mu.Unlock()
+	if !due {
+		return
+	}
+	for addr, node := range cl.link.rc.Nodes() {
+		cl.link.cfg.User.Detach(func() {
+			if named, err := spans(addr, node); err == nil && cl.differs(named) {
+				cl.ask()
+			}
+		})
+		return // any one will do
+	}
+}
+
+// differs reports whether some slots have another owner than is known.
+func (cl *cluster) differs(named []span) bool {
+	cl.mu.Lock()
+	defer cl.mu.Unlock()
+	return slices.ContainsFunc(named, func(sp span) bool {
+		place := slices.Index(cl.owners.addrs, sp.addr)
+		return slices.ContainsFunc(cl.owners.of[sp.first:sp.last+1], func(of uint16) bool { return int(of) != place })
+	})
 }
 
 // count has the servers answer a question, and closes counted when they have.

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockgen/lockgen/runtime/internal/hub"
 	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
 )
@@ -141,6 +142,33 @@ func TestCluster_NumbersOfServersStay(t *testing.T) {
 	require.NotContains(t, []uint16{0, a, b, net.Server("c")}, net.Server("a"), "it is another server")
 	cl.learn(4, ordered("a:1"))
 	require.Equal(t, a, net.Server("a"))
+}
+
+// The client learns which server has a slot though no connection has broken, while it holds or waits for anything: then it confirms what it holds there, and
+// listens there.
+func TestCluster_LearnsThoughNoConnectionBreaks(t *testing.T) {
+	t.Parallel()
+	servers := redistest.Cluster(t)
+	net, u := over(t, Config{Client: servers.NewClient(), UUID: protocol.NewUUID(protocol.ListensCluster), Channels: PlainChannels})
+	net.cluster.ask()
+	from, to := servers.Master("one"), servers.Master("two")
+	require.NotSame(t, from, to)
+	l := net.Listen("one", func(hub.Event) {})
+	<-l.Ready()
+	servers.Move(servers.Slot("one"), to).End()
+	require.Equal(t, from.Addr(), net.cluster.nodeOf("one"))
+	net.Watch()
+	require.Eventually(t, func() bool { return net.cluster.nodeOf("one") == to.Addr() }, time.Minute, 10*time.Millisecond)
+	some := <-u.rechecks
+	require.True(t, some("one"))
+	require.False(t, some("two"))
+	subscribed := func(s *redistest.RedisServer) bool {
+		names, err := s.Do("PUBSUB", "CHANNELS", "one").AsStrSlice()
+		require.NoError(t, err)
+		return len(names) > 0
+	}
+	require.Eventually(t, func() bool { return l.Live() && subscribed(to) && !subscribed(from) }, time.Minute, 10*time.Millisecond)
+	l.Close()
 }
 
 // A slot that has no owner for a while has moved when it has another one than before.

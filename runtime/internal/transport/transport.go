@@ -85,7 +85,7 @@ func New(cfg Config) *Transport {
 		t.cluster = newCluster(l)
 		t.spares.cluster, l.askAll = t.cluster, t.cluster.ask
 		t.guards = &guards{cluster: t.cluster, of: map[string]guard{}}
-		t.watcher.look, t.watcher.rest = t.guards.look, t.guards.rest
+		t.watcher.look, t.watcher.rest = t.lookAtCluster, t.guards.rest
 	}
 	if !t.Tracks() {
 		t.tracker.stage = trackingOff
@@ -98,6 +98,12 @@ func New(cfg Config) *Transport {
 	}
 	t.tracker.hub, t.watcher.hub = t.hub, t.hub
 	return t
+}
+
+// lookAtCluster notices that slots have other owners, and that servers have failed.
+func (t *Transport) lookAtCluster() {
+	t.cluster.glance()
+	t.guards.look()
 }
 
 // Rest sets for how long the direct connections and the spare ones are kept without a use. Call it before the first request.

@@ -16,7 +16,7 @@ import (
 // the last writes, so leases are confirmed at once, and waiters stand in its wait queues and listen there.
 //
 // The connections to the old master show nothing: it may be stopped, or go on as a master for some seconds. So the
-// watcher looks for another address, which costs no request. The watcher of a cluster looks by [guards.look].
+// watcher looks for another address, which costs no request. The watcher of a cluster looks by [cluster.glance] and [guards.look].
 type topologyWatcher struct {
 	link    *link
 	hub     *hub.Hub
