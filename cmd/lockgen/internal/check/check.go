@@ -299,7 +299,7 @@ func (c *checker) file(file *load.File) *model.File {
 	out := &model.File{
 		Path:       c.pkg.Path,
 		Name:       c.pkg.Name,
-		Constraint: buildLine(file.Syntax),
+		Constraint: file.BuildLine(c.list.Fset()),
 		Aliases:    map[string]string{},
 	}
 	for name, path := range file.Imports {

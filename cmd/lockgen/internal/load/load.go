@@ -328,18 +328,9 @@ func (l *loader) excluded(name string, src []byte) {
 	if err != nil || !directive.In(fset, file) {
 		return
 	}
-	why := "its name"
-	for line := range strings.Lines(string(src)) {
-		if strings.HasPrefix(line, "//go:build") {
-			why = strings.TrimSpace(line)
-			break
-		}
-		if strings.HasPrefix(line, "package ") {
-			break
-		}
-	}
+	why, how := exclusion(fset, name, file)
 	l.result.Notes = append(l.result.Notes,
-		fmt.Sprintf("%s: has directives, but is excluded by %s; run with -tags or GOOS to read it", diag.Relative(l.cfg.Dir, name), why))
+		fmt.Sprintf("%s: has directives, but is excluded by %s; run with %s to read it", diag.Relative(l.cfg.Dir, name), why, how))
 }
 
 // annotate parses the packages with directives, collects these, and finds the types of what they name.

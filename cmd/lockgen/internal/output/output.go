@@ -34,6 +34,12 @@ func Source(name string) (source string, ok bool) {
 	return dir + stem + suffix + ".go", true
 }
 
+// Constrained reports whether the go command builds a file only for some systems or architectures, by its name.
+func Constrained(name string) bool {
+	_, suffix := split(strings.TrimSuffix(filepath.Base(name), ".go"))
+	return suffix != "" && suffix != "_test"
+}
+
 const marker = "_lockgen"
 
 // split takes _test and what names an operating system or an architecture off the end of a file name.

@@ -36,6 +36,22 @@ func TestName(t *testing.T) {
 	}
 }
 
+func TestConstrained(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"orders.go":               false,
+		"linux.go":                false,
+		"amd64/orders.go":         false,
+		"a_linux/orders_test.go":  false,
+		"orders_linux.go":         true,
+		"orders_linux_amd64.go":   true,
+		"orders_amd64_test.go":    true,
+		"orders_lockgen_linux.go": true,
+	} {
+		require.Equal(t, want, output.Constrained(name), name)
+	}
+}
+
 func TestOurs(t *testing.T) {
 	t.Parallel()
 	require.True(t, output.Ours([]byte(templates.Header+"\n\npackage a\n")))
