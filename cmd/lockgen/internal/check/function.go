@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/key"
 	"github.com/lockgen/lockgen/templates/model"
 )
 
@@ -61,6 +62,12 @@ func (c *checker) function(m *method, d *directive.Directive, name string, build
 		v.Leaf = model.Raw
 	case !ok || basic.Kind() != types.String:
 		return refuse("%s returns %s; it must return a string, which is escaped, or a lockrt.Key, which is taken as it is", name, c.typeName(v.Type))
+	default:
+		scope := &key.Scope{Package: pkg}
+		if err := scope.Made(v, d.Key.Value); err != nil {
+			c.list.Add(from, to, "%v", err)
+			return nil
+		}
 	}
 	return &model.Key{Text: d.Key.Value, Parts: []model.Part{{Value: v}}}
 }

@@ -40,6 +40,13 @@ func (s *Scope) Resolve(t *Template) (*model.Key, error) {
 	return k, nil
 }
 
+// Made settles how the text that a function returns is written: by its own method for keys, if its type has one. Text is what the directive says.
+func (s *Scope) Made(v *model.Value, text string) error {
+	w := &walk{scope: s, text: text, value: v, typ: v.Type}
+	_, err := w.byMethod(Part{End: len(text)}, true)
+	return err
+}
+
 // literals appends a literal to parts, as one with the literal that is last.
 func literals(parts []model.Part, literal string) []model.Part {
 	if last := len(parts) - 1; last >= 0 && parts[last].Value == nil {
