@@ -141,7 +141,7 @@ type checker struct {
 	preset *directive.Directive // where that is from, or nil
 	uses   []Use                // of the file that is being checked
 	names  *templates.Names     // package scope and what is generated
-	shared []string             // the variables of locks that the output of shared files has, but for numbers behind them
+	peers  []peer               // of all files of the package, also of those that are not built
 	given  map[string]token.Pos
 	named  map[*directive.Interface]names
 	specs  map[token.Pos]*ast.TypeSpec // of the package, by the position of the name
@@ -172,8 +172,8 @@ func (c *checker) index() {
 		c.wrong = c.wrong || file.Wrong
 	}
 	for _, shared := range c.pkg.Shared {
-		if shared.Defaults != nil {
-			c.timing, c.preset = shared.Defaults.Timing, shared.Defaults
+		if d := shared.Directives.Defaults; d != nil {
+			c.timing, c.preset = d.Timing, d
 		}
 	}
 	for name := range c.pkg.Declared {
@@ -182,6 +182,7 @@ func (c *checker) index() {
 	for name := range c.pkg.Imported {
 		c.names.Reserve(name)
 	}
+	c.survey()
 }
 
 // defaults finds the options of the package.
@@ -211,9 +212,8 @@ func (c *checker) defaults() {
 func (c *checker) nameAll() {
 	// The outputs of shared files are in the same scope, and have been named already: what is wrong with these names was noted then.
 	for _, file := range c.pkg.Shared {
-		for _, iface := range file.Interfaces {
+		for _, iface := range file.Directives.Interfaces {
 			c.nameOne(iface)
-			c.reserveSpecs(iface)
 		}
 	}
 	for _, file := range c.pkg.Files {
@@ -226,8 +226,7 @@ func (c *checker) nameAll() {
 }
 
 func (c *checker) nameOne(iface *directive.Interface) names {
-	base, d := iface.Spec.Name.Name, iface.Directive
-	n := names{keys: keysOf(base)}
+	n, d := namesOf(iface), iface.Directive
 	pos, end := iface.Spec.Name.Pos(), iface.Spec.Name.End()
 	if d.Name != nil {
 		pos, end = d.Name.ValuePos()
@@ -237,19 +236,27 @@ func (c *checker) nameOne(iface *directive.Interface) names {
 		}
 	}
 	if d.Verb == directive.Locks {
-		n.typ = c.names.Pick("redis" + upperFirst(base))
+		n.typ = c.pickType(iface)
 		c.given[n.typ] = pos
-		n.constructor = directive.Prefixed("New", base)
-		if d.Name != nil {
-			n.constructor = d.Name.Value
-		}
 	} else {
-		n.typ = iface.Wrapper()
-		n.constructor = directive.Prefixed("New", n.typ)
 		c.claim(n.typ, pos, end, hintName)
 	}
 	c.claim(n.constructor, pos, end, hintName)
 	c.claim(n.keys, iface.Spec.Name.Pos(), iface.Spec.Name.End(), "rename one of them")
+	return n
+}
+
+// namesOf are the names that the output declares for an interface, unless the type of locks has to have another one.
+func namesOf(iface *directive.Interface) names {
+	base, d := iface.Spec.Name.Name, iface.Directive
+	n := names{typ: iface.Wrapper(), keys: keysOf(base)}
+	n.constructor = directive.Prefixed("New", n.typ)
+	if d.Verb == directive.Locks {
+		n.typ, n.constructor = typePrefix+upperFirst(base), directive.Prefixed("New", base)
+		if d.Name != nil {
+			n.constructor = d.Name.Value
+		}
+	}
 	return n
 }
 
@@ -308,6 +315,10 @@ func (c *checker) file(file *load.File) *model.File {
 		}
 	}
 	out.Declared = slices.AppendSeq(slices.Collect(maps.Keys(c.pkg.Declared)), maps.Keys(c.given)) // types and constructors of other outputs, too
+	for _, p := range c.peers {
+		n := namesOf(p.Interface)
+		out.Declared = append(out.Declared, n.typ, n.constructor, n.keys)
+	}
 	slices.Sort(out.Declared)
 	for _, iface := range file.Directives.Interfaces {
 		if iface.Directive.Verb == directive.Service {

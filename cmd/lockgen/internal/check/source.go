@@ -321,8 +321,8 @@ func (r *Run) filesOf(d *decl, wanted func(src []byte) bool) []*parsed {
 func (c *checker) own() {
 	s := c.run.source(c.pkg.Types)
 	*s = source{decls: map[string]*decl{}, whole: true, defaults: c.preset}
-	files := slices.Clip(c.pkg.Shared)
-	for _, f := range c.pkg.Files {
+	var files []*directive.File
+	for _, f := range slices.Concat(c.pkg.Shared, c.pkg.Files) {
 		files = append(files, f.Directives)
 	}
 	for _, spec := range c.specs {

@@ -19,7 +19,6 @@ import (
 // files of its directory that the build leaves out. Checked notes mistakes in the directives in list.
 func Checked(list *diag.List, pkg *types.Package, info *types.Info, files []*ast.File, ignored []string) []*Package {
 	var sources []*File
-	var names []string
 	for _, file := range files {
 		name := list.Fset().PositionFor(file.Package, false).Filename
 		src, err := os.ReadFile(name)
@@ -29,20 +28,21 @@ func Checked(list *diag.List, pkg *types.Package, info *types.Info, files []*ast
 		before := list.Len()
 		d := directive.Collect(list, file)
 		sources = append(sources, &File{Name: name, Syntax: file, Directives: d, Imports: importsOf(info, file), Wrong: list.Len() > before})
-		names = append(names, name)
 	}
 	var all []*Package
 	for _, tests := range []bool{false, true} {
 		p := &Package{Path: pkg.Path(), Name: pkg.Name(), Types: pkg, Info: info, Others: true}
+		var names []string
 		for _, f := range sources {
 			isTest := strings.HasSuffix(f.Name, "_test.go")
 			if isTest && !tests {
 				continue
 			}
 			p.Syntax = append(p.Syntax, f.Syntax)
+			names = append(names, f.Name)
 			switch {
 			case isTest != tests:
-				p.Shared = append(p.Shared, f.Directives)
+				p.Shared = append(p.Shared, f)
 			case !f.Directives.None():
 				p.Files = append(p.Files, f)
 			}

@@ -14,7 +14,7 @@ import (
 func (p *Package) named() []string {
 	var names []string
 	for _, shared := range p.Shared {
-		for _, iface := range shared.Interfaces {
+		for _, iface := range shared.Directives.Interfaces {
 			names = append(names, iface.Spec.Name.Name)
 		}
 	}

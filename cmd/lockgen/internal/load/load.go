@@ -110,7 +110,8 @@ type Package struct {
 	Imported   map[string]token.Pos     // the names that files give to packages, which nothing in package scope can have
 	Dotted     map[string]token.Pos     // the names that dot imports bring into files, of which the same holds; into tests only those from packages of the module
 	Files      []*File                  // with directives, by name
-	Shared     []*directive.File        // of files that another package's outputs are made from: with tests, those without
+	Shared     []*File                  // that another package's outputs are made from: with tests, those without
+	Excluded   []*File                  // with directives, that are not loaded: those for other systems and tags, and tests
 	Syntax     []*ast.File              // all
 	Others     bool                     // its directory has more files that may have directives: of its tests, or excluded from this run
 
@@ -370,7 +371,7 @@ func (l *loader) annotate(program *partial.Program, roots []*packages.Package, h
 		}
 		for i, name := range u.Names {
 			if hits[name] && !slices.Contains(names, name) {
-				p.Shared = append(p.Shared, directive.Collect(diag.New(l.list.Fset()), u.Files[i]))
+				p.Shared = append(p.Shared, &File{Name: name, Syntax: u.Files[i], Directives: directive.Collect(diag.New(l.list.Fset()), u.Files[i])})
 			}
 		}
 		dots := p.scope(l.list.Fset(), pkg.Dir, u.Files, u.Imports, u.Names, pkg.IgnoredFiles)

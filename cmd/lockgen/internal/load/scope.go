@@ -12,13 +12,15 @@ import (
 
 	"golang.org/x/tools/go/packages"
 
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/diag"
+	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/load/partial"
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/output"
 )
 
 // scope lists the names of the package scope and those of imports, also in its tests and in files for other systems: a name of an import must differ from all of
 // package scope. imports returns the names of the imports of one of the files, and what each is for. Of the other files it takes only those names that the
-// files give. It returns the dot imports of those other files.
+// files give. It keeps those other files that have directives, and returns the dot imports of all of them.
 func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, imports func(*ast.File) map[string]string, names, ignored []string) []*ast.ImportSpec {
 	p.Declared, p.Imported = map[string]token.Pos{}, map[string]token.Pos{}
 	add := func(file *ast.File) {
@@ -46,8 +48,9 @@ func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, impo
 	// Not filepath.Glob: the path of a directory can have brackets.
 	entries, _ := os.ReadDir(dir) // of one that has just been removed, what was read before
 	for _, entry := range entries {
-		if strings.HasSuffix(entry.Name(), "_test.go") {
-			others = append(others, filepath.Join(dir, entry.Name()))
+		name := filepath.Join(dir, entry.Name())
+		if strings.HasSuffix(name, "_test.go") && !slices.Contains(ignored, name) {
+			others = append(others, name)
 		}
 	}
 	for _, name := range others {
@@ -58,9 +61,17 @@ func (p *Package) scope(fset *token.FileSet, dir string, files []*ast.File, impo
 		if err != nil || output.Ours(src) {
 			continue
 		}
-		file, _ := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+		flags := parser.SkipObjectResolution
+		mentioned := directive.Mentioned(src)
+		if mentioned {
+			flags |= parser.ParseComments
+		}
+		file, _ := parser.ParseFile(fset, name, src, flags)
 		if file != nil && file.Name.Name == p.Name {
 			add(file)
+			if mentioned {
+				p.Excluded = append(p.Excluded, &File{Name: name, Syntax: file, Directives: directive.Collect(diag.New(fset), file)})
+			}
 			for _, spec := range file.Imports {
 				if spec.Name != nil && spec.Name.Name == "." {
 					dots = append(dots, spec)
