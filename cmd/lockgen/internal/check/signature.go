@@ -1,8 +1,10 @@
 package check
 
 import (
+	"go/ast"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 
 	"github.com/lockgen/lockgen/cmd/lockgen/internal/directive"
@@ -106,12 +108,14 @@ func (c *checker) predeclared(name string, from, to token.Pos) {
 // needed are the predeclared names in the bodies of generated code.
 var needed = []string{"nil", "append", "make", "byte", "string", "error"}
 
-// folder returns the import path of the package's folder, which decides what it may import: an external test has a path of its own.
+// folder returns the import path of the package's folder, which decides what it may import: an external test, whose files are all tests, has a path of its own.
 func (c *checker) folder() string {
-	if strings.HasSuffix(c.pkg.Name, "_test") {
-		return strings.TrimSuffix(c.pkg.Path, "_test")
+	if slices.ContainsFunc(c.pkg.Syntax, func(file *ast.File) bool {
+		return !strings.HasSuffix(c.list.Fset().PositionFor(file.Package, false).Filename, "_test.go")
+	}) {
+		return c.pkg.Path
 	}
-	return c.pkg.Path
+	return strings.TrimSuffix(c.pkg.Path, "_test")
 }
 
 // importable reports whether a package may import another: what is internal only from where it is internal to.
