@@ -346,7 +346,7 @@ func (l *loader) annotate(program *partial.Program, roots []*packages.Package, h
 				names = append(names, name)
 			}
 		}
-		if len(names) == 0 || strings.HasSuffix(pkg.ID, ".test") {
+		if len(names) == 0 {
 			continue
 		}
 		u := program.Unit(pkg)
