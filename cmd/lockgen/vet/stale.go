@@ -128,7 +128,7 @@ func (s *stale) orphans() {
 	for _, file := range s.pass.Files {
 		name := s.pass.Fset.PositionFor(file.Package, false).Filename
 		src, err := s.pass.ReadFile(name)
-		if _, isOutput := output.Source(name); isOutput && err == nil && output.Ours(src) && !s.made[name] {
+		if err == nil && output.Is(name, src) && !s.made[name] {
 			s.pass.Reportf(file.Package, "%s comes from directives that are gone: run lockgen", filepath.Base(name))
 		}
 	}

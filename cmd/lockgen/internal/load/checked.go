@@ -22,7 +22,7 @@ func Checked(list *diag.List, pkg *types.Package, info *types.Info, files []*ast
 	for _, file := range files {
 		name := list.Fset().PositionFor(file.Package, false).Filename
 		src, err := os.ReadFile(name)
-		if _, isOutput := output.Source(name); err != nil || isOutput && output.Ours(src) {
+		if err != nil || output.Is(name, src) {
 			continue
 		}
 		before := list.Len()

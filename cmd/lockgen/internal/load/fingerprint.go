@@ -101,7 +101,7 @@ func (p *prints) declares(pkg *packages.Package) (string, error) {
 			if err != nil {
 				return "", err
 			}
-			if _, isOutput := output.Source(name); !isOutput || !output.Ours(src) {
+			if !output.Is(name, src) {
 				fmt.Fprintf(h, "%q %x\n", name, sha256.Sum256(partial.Outline(src)))
 			}
 		}

@@ -225,8 +225,7 @@ func (l *loader) scan(pkg *packages.Package, hits map[string]bool) (inTests bool
 		if l.cfg.Known != nil {
 			l.sums[name] = sha256.Sum256(src)
 		}
-		_, isOutput := output.Source(name)
-		if isOutput && output.Ours(src) {
+		if output.Is(name, src) {
 			l.ours(name, pkg)
 			continue
 		}

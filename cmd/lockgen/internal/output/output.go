@@ -60,6 +60,12 @@ func split(base string) (stem, suffix string) {
 	return stem, base[len(stem):]
 }
 
+// Is reports whether a file is an output: by its name, and because the generator wrote what is in it. An empty file is one whose content a loss of power took.
+func Is(name string, src []byte) bool {
+	_, ok := Source(name)
+	return ok && (len(src) == 0 || Ours(src))
+}
+
 // Ours reports whether src was written by the generator, even if it was damaged since: its first line may have been
 // pushed down by the markers of a merge conflict, or an editor may have put a byte order mark in front of it.
 func Ours(src []byte) bool {

@@ -62,3 +62,12 @@ func TestOurs(t *testing.T) {
 	require.False(t, output.Ours([]byte("package a\n\nconst s = `"+templates.Header+"`\n")))
 	require.False(t, output.Ours(nil))
 }
+
+func TestIs(t *testing.T) {
+	t.Parallel()
+	require.True(t, output.Is("a_lockgen.go", []byte(templates.Header+"\n\npackage a\n")))
+	require.True(t, output.Is("a_lockgen.go", nil), "a loss of power leaves an empty file")
+	require.False(t, output.Is("a_lockgen.go", []byte("package a\n")))
+	require.False(t, output.Is("a.go", nil))
+	require.False(t, output.Is("a.go", []byte(templates.Header+"\n\npackage a\n")))
+}

@@ -33,6 +33,7 @@ func (f File) Action() string {
 }
 
 // Changed reads the disk and returns those files that differ from it, other than in their line ends. A file that would be replaced and is not the generator's is an error.
+// An empty one is its own: a loss of power can leave that.
 func Changed(files []File) ([]File, error) {
 	var changed []File
 	for _, f := range files {
@@ -41,7 +42,7 @@ func Changed(files []File) ([]File, error) {
 			return nil, err
 		}
 		f.current, f.exists = current, err == nil
-		if f.exists && !output.Ours(current) {
+		if len(current) > 0 && !output.Ours(current) {
 			return nil, fmt.Errorf("%s: not written by lockgen (none of its first ten lines is %q), so it is not replaced; move it away", f.Name, templates.Header)
 		}
 		if f.exists != (f.Content != nil) || !output.Same(current, f.Content) {
@@ -105,7 +106,11 @@ func Diff(files []File, dir string) []byte {
 		if f.Content == nil {
 			to = os.DevNull
 		}
-		out.Write(diff.Diff(from, output.Unix(f.current), to, f.Content))
+		text := diff.Diff(from, output.Unix(f.current), to, f.Content)
+		if text == nil { // an empty file that is to be removed
+			text = fmt.Appendf(nil, "diff %s %s\n", from, to)
+		}
+		out.Write(text)
 	}
 	return out.Bytes()
 }

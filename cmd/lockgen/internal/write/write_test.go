@@ -97,6 +97,22 @@ func TestChanged_RefusesForeignFiles(t *testing.T) {
 	}
 }
 
+// A loss of power can leave an empty file, in the place of an output that is wanted and of one that is not.
+func TestChanged_TakesAnEmptyFile(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "a_lockgen.go")
+	for _, content := range [][]byte{[]byte(current), nil} {
+		require.NoError(t, os.WriteFile(name, nil, 0o600))
+		changed, err := write.Changed([]write.File{{Name: name, Content: content}})
+		require.NoError(t, err)
+		require.Len(t, changed, 1)
+		require.NoError(t, write.Apply(changed))
+		src, err := os.ReadFile(name)
+		require.Equal(t, content == nil, os.IsNotExist(err))
+		require.Equal(t, content, src)
+	}
+}
+
 func TestApply_LeavesNothingBehindWhenItFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

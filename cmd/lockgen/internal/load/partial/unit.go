@@ -100,7 +100,7 @@ func (u *Unit) Parse() {
 		if err != nil {
 			continue
 		}
-		if _, isOutput := output.Source(name); isOutput && output.Ours(src) {
+		if output.Is(name, src) {
 			continue
 		}
 		u.says = u.says || bytes.Contains(src, []byte("//lockgen:"))
