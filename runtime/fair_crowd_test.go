@@ -108,20 +108,37 @@ func TestFairMutex_WhatIsGrantedToOneThatHasLeftGoesOn(t *testing.T) {
 // A process that is cut off costs the lease of one that does not come, however many of it wait.
 func TestFairMutex_ASilentProcessCostsOneLease(t *testing.T) {
 	t.Parallel()
-	const silent = 10
-	c := newFairCrowd(t)
-	ctx, leave := context.WithCancel(patient(t))
-	manyLater(ctx, silent, c.waiter)
-	c.queued(t, silent)
-	next := lockLater(patient(t), c.other)
-	c.queued(t, silent+1)
-	c.proxy.Blackhole(redistest.Both)
-	since := time.Now()
-	free(t, c.held)
-	free(t, gotten(t, next, "the waiter that is there"))
-	require.Less(t, time.Since(since), 6*time.Second)
-	c.proxy.Deliver()
-	leave()
+	for name, test := range map[string]struct{ silent, leaving int }{"some wait": {10, 0}, "many wait": {100, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newFairCrowd(t)
+			later := func(m *lockrt.FairMutex, n int) func() {
+				ctx, leave := context.WithCancel(patient(t))
+				got := manyLater(ctx, n, m)
+				return func() {
+					leave()
+					for range n {
+						require.ErrorIs(t, receive(t, got, "one that leaves").err, context.Canceled)
+					}
+				}
+			}
+			silent := later(c.waiter, test.silent)
+			c.queued(t, int64(test.silent))
+			other := clientOf(t, c.server.URL(), lockrt.Options{}).FairMutex("k")
+			leaving := later(other, test.leaving)
+			c.queued(t, int64(test.silent+test.leaving))
+			next := lockLater(patient(t), other)
+			askTwice(t, c.server, "k", test.silent+test.leaving+1)
+			c.proxy.Blackhole(redistest.Both)
+			since := time.Now()
+			free(t, c.held)
+			leaving()
+			free(t, gotten(t, next, "the waiter that is there"))
+			require.Less(t, time.Since(since), 6*time.Second)
+			c.proxy.Deliver()
+			silent()
+		})
+	}
 }
 
 // Callers that give up at once, again and again, still get the lock: a new call takes the place of one that left.

@@ -116,6 +116,16 @@ func TestFairMutex_ADeadWaiterIsPassedOver(t *testing.T) {
 	nothingLeft(t, l.server, l.key)
 }
 
+// askTwice waits until n waiters have asked for a second: then they listen to Redisson's channels.
+func askTwice(t *testing.T, server *redistest.RedisServer, key string, n int) {
+	t.Helper()
+	until(t, "they have asked twice", func() bool {
+		all, err := server.Do("PUBSUB", "CHANNELS", "redisson_lock__channel:{"+key+"}:*").AsStrSlice()
+		require.NoError(t, err)
+		return len(all) == n
+	})
+}
+
 // Those behind one of a process that died, or is mute, have asked long ago. They learn of it in time all the same.
 func TestFairMutex_ADeadWaiterIsPassedOverByThoseWhoHaveAskedLongAgo(t *testing.T) {
 	t.Parallel()
@@ -133,11 +143,7 @@ func TestFairMutex_ADeadWaiterIsPassedOverByThoseWhoHaveAskedLongAgo(t *testing.
 			dead := lockLater(ctx, l.client.FairMutex(l.key))
 			until(t, "it waits", func() bool { return len(fairQueue(t, l.server, l.key)) == 1 })
 			next := queued(t, l.server, newClient(t, lockrt.Options{}).FairMutex(l.key), 2)
-			until(t, "both have asked twice", func() bool {
-				all, err := l.server.Do("PUBSUB", "CHANNELS", "redisson_lock__channel:{"+l.key+"}:*").AsStrSlice()
-				require.NoError(t, err)
-				return len(all) == 2
-			})
+			askTwice(t, l.server, l.key, 2)
 			harm(l.proxy)
 			if name == "dead" {
 				until(t, "the server knows", func() bool { return subscribers(t, l.server, "lockgen_process:"+l.client.ID()) == 0 })

@@ -175,17 +175,23 @@ local function followers(queue, notes, head, note)
 end
 
 -- warn sends a message to the first waiter from place number i on that listens and is not of the process of head: ask
--- in ms milliseconds, in case that process is dead. It reports whether a waiter listens. It checks only some waiters:
--- many Java threads may wait.
+-- in ms milliseconds, in case that process is dead. It reports whether a waiter listens. It tries each process once, since a
+-- process that does not listen may have many waiters, and looks at some thousand places.
 local function warn(head, queue, i, ms)
-  local process = string.sub(head, 1, 36)
-  for place = i, i + 15 do
-    local owner = redis.call('lindex', queue, place)
-    if not owner then
-      return false
-    elseif string.sub(owner, 1, 36) ~= process and tell('soon', owner, string.format('%.0f', ms)) > 0 then
-      return true
+  local tried, count = {[string.sub(head, 1, 36)] = true}, 1
+  while count <= 4096 do
+    local owners = redis.call('lrange', queue, i, i + count - 1)
+    for _, owner in ipairs(owners) do
+      local process = string.sub(owner, 1, 36)
+      if not tried[process] and tell('soon', owner, string.format('%.0f', ms)) > 0 then
+        return true
+      end
+      tried[process] = true
     end
+    if #owners < count then
+      break
+    end
+    i, count = i + count, count * 8
   end
   return false
 end

@@ -31,20 +31,28 @@ type fairLock struct {
 }
 
 func newFairLock(s *scene) *fairLock {
-	process := func() string { return fmt.Sprintf("%08x-0d1f-8a55-8f0e-3c2b1a0d9e8f", rand.Uint32()) }
-	listens := process()
-	silent := process()
-	l := &fairLock{s, listens + ":1", listens + ":2", listens + ":5", silent + ":3", silent + ":4", make(chan string, 64)}
+	listens := newProcess()
+	silent := newProcess()
+	l := &fairLock{scene: s, hears: listens + ":1", hears2: listens + ":2", hears3: listens + ":5", deaf: silent + ":3", deaf2: silent + ":4"}
 	s.channel += ":" + theirs
 	s.listen()
-	conn, release := s.c.Dedicate()
-	s.t.Cleanup(release)
-	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) {
-		said, _, _ := strings.Cut(m.Message, " of fair "+s.key)
-		l.told <- said
-	}})
-	require.NoError(s.t, conn.Do(s.t.Context(), s.c.B().Subscribe().Channel("lockgen_process:"+listens).Build()).Error())
+	l.told = l.hear(listens)
 	return l
+}
+
+func newProcess() string { return fmt.Sprintf("%08x-0d1f-8a55-8f0e-3c2b1a0d9e8f", rand.Uint32()) }
+
+// hear has a process listen, and returns its messages.
+func (l *fairLock) hear(process string) chan string {
+	told := make(chan string, 64)
+	conn, release := l.c.Dedicate()
+	l.t.Cleanup(release)
+	conn.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) {
+		said, _, _ := strings.Cut(m.Message, " of fair "+l.key)
+		told <- said
+	}})
+	require.NoError(l.t, conn.Do(l.t.Context(), l.c.B().Subscribe().Channel("lockgen_process:"+process).Build()).Error())
+	return told
 }
 
 func (l *fairLock) queue() string { return "redisson_lock_queue:{" + l.key + "}" }
