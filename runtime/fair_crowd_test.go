@@ -105,10 +105,11 @@ func TestFairMutex_WhatIsGrantedToOneThatHasLeftGoesOn(t *testing.T) {
 	}
 }
 
-// A process that is cut off costs the lease of one that does not come, however many of it wait.
+// A process that is cut off costs the lease of one that does not come, however many of it wait, and also if the waiter gives up that was
+// to ask then.
 func TestFairMutex_ASilentProcessCostsOneLease(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct{ silent, leaving int }{"some wait": {10, 0}, "many wait": {100, 0}} {
+	for name, test := range map[string]struct{ silent, leaving int }{"some wait": {10, 0}, "many wait": {100, 0}, "the next gives up": {1, 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newFairCrowd(t)

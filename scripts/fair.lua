@@ -28,7 +28,7 @@ kind = 'fair'
 local most = 64
 
 -- the shortest time in milliseconds until a valid place ends when others leave the queue: the time that a process
--- without a subscription has to ask
+-- without a subscription has to ask, and the longest lease of a grant
 local least = 2000
 
 -- the time in milliseconds after which the next waiter asks when it is the turn of a Java thread: the thread may give up
@@ -194,6 +194,14 @@ local function warn(head, queue, i, ms)
     i, count = i + count, count * 8
   end
   return false
+end
+
+-- remind sends that message again if the lease of the holder is over soon: the waiter that got it may be one that leaves.
+local function remind(lock, queue)
+  local left = redis.call('pttl', lock)
+  if left >= 0 and left <= least then
+    warn(redis.call('hkeys', lock)[1], queue, 0, left)
+  end
 end
 
 -- pass handles a free lock. If the process of the head listens, the head gets the lock. Otherwise the head gets

@@ -49,6 +49,7 @@ if redis.call('exists', lock) == 1 then
   if holders[1] then
     tell('wanted', holders[1])
   end
+  pcall(remind, lock, queue)
   return 0
 end
 pcall(expel, queue, times, notes, ARGV[1], now)

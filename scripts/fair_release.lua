@@ -64,6 +64,7 @@ if removed ~= 1 then
     pass_on()
   else
     finish()
+    pcall(remind, lock, queue)
   end
   return -1
 end

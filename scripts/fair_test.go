@@ -107,6 +107,9 @@ func (l *fairLock) force(now int64, owners ...string) (int64, error) {
 	return l.eval(scripts.FairForceUnlock, l.keys(), args...).AsInt64()
 }
 
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 // A fairState is the content of a fair lock in Redis.
 type fairState struct {
 	holder map[string]string
