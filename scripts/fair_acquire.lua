@@ -45,8 +45,11 @@ local lost = ARGV[3] == '2' and not mine and not redis.call('lpos', queue, owner
 if mine then
   redis.call('hdel', notes, 'last')
 else
+  local process = string.sub(owner, 1, 36)
   if ttl == -2 then
-    expel(queue, times, notes, string.sub(owner, 1, 36), now)
+    expel(queue, times, notes, process, now)
+  else
+    trust(lock, notes, process)
   end
   local head, time = evict(queue, times, notes, now)
   if ttl ~= -2 or head and head ~= owner then

@@ -49,6 +49,7 @@ if redis.call('exists', lock) == 1 then
   if holders[1] then
     tell('wanted', holders[1])
   end
+  pcall(trust, lock, notes, ARGV[1])
   pcall(remind, lock, queue)
   return 0
 end

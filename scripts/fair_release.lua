@@ -64,6 +64,7 @@ if removed ~= 1 then
     pass_on()
   else
     finish()
+    pcall(trust, lock, notes, string.sub(owner, 1, 36))
     pcall(remind, lock, queue)
   end
   return -1

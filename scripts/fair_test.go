@@ -327,6 +327,36 @@ func TestFair_ExpelsWhoLetItRunOut(t *testing.T) {
 	}
 }
 
+// TestFair_KeepsThePlacesOfAProcessThatLives shows that the waiters of a process whose grant was taken keep their places if the process
+// has run a script since.
+func TestFair_KeepsThePlacesOfAProcessThatLives(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		for name, shows := range map[string]func(l *fairLock) error{
+			"asks":                 func(l *fairLock) error { return errOf(l.ask(l.hears2, "2", fairWait, epoch, "0")) },
+			"gives back its grant": func(l *fairLock) error { return errOf(l.giveBack(l.hears, fairWait, epoch)) },
+			"withdraws its grant":  func(l *fairLock) error { return errOf(l.leave(epoch, nil, l.hears)) },
+			"has the holder asked": func(l *fairLock) error { return errOf(l.leave(epoch, nil)) },
+		} {
+			t.Run(b.name+" "+name, func(t *testing.T) {
+				t.Parallel()
+				l := newFairLock(newSceneUnheard(t, b.client(t)))
+				l.want(l.deaf2, l.hears, l.hears2, l.deaf, l.hears3)
+				_, err := l.giveBack(l.deaf2, fairWait, epoch)
+				require.NoError(t, err)
+				l.set([][]string{{"DEL", "KEY"}, {"HSET", "KEY", theirs, "1"}}) // a Java program takes it by force
+				require.NoError(t, shows(l))
+				l.int("DEL", "KEY")
+				_, err = l.ask(l.deaf, "2", fairWait, epoch, "0")
+				require.NoError(t, err)
+				s := l.state()
+				require.Equal(t, map[string]string{l.hears2: "1"}, s.holder)
+				require.Equal(t, []string{l.deaf, l.hears3}, s.queue)
+			})
+		}
+	}
+}
+
 // TestFair_RemembersWhoHadItOnlyWhileOthersWait shows that the last grantee is stored only while others wait: the data
 // that a dead process leaves goes with its lease.
 func TestFair_RemembersWhoHadItOnlyWhileOthersWait(t *testing.T) {
@@ -799,6 +829,8 @@ func (m *fairModel) ask(owner string, line bool) bool {
 	}
 	if len(m.holder) == 0 {
 		m.expel(owner)
+	} else {
+		m.trust(owner)
 	}
 	m.evict()
 	if len(m.holder) == 0 && (len(m.queue) == 0 || m.queue[0] == owner) {
@@ -856,6 +888,8 @@ func (m *fairModel) giveBack(owner string, after []string) int64 {
 	if len(m.holder) == 0 {
 		m.expel(owner)
 		m.pass()
+	} else {
+		m.trust(owner)
 	}
 	return -1
 }
@@ -875,6 +909,13 @@ func (m *fairModel) expel(asker string) {
 	}
 }
 
+// trust forgets the last grantee if asker is of its process, and another owner has the lock.
+func (m *fairModel) trust(asker string) {
+	if m.last != "" && m.last[:36] == asker[:36] && m.holder[m.last] == "" {
+		m.last = ""
+	}
+}
+
 // withdraw returns the reply of the script.
 func (m *fairModel) withdraw(owners []string) int64 {
 	for _, o := range owners {
@@ -885,6 +926,7 @@ func (m *fairModel) withdraw(owners []string) int64 {
 		m.leave(o)
 	}
 	if len(m.holder) > 0 {
+		m.trust(m.l.hears)
 		return 0
 	}
 	m.expel(m.l.hears)
@@ -953,6 +995,11 @@ func TestFair_BehavesAsItsModel(t *testing.T) {
 					"expire": func(*rapid.T) {
 						clear(m.holder)
 						l.int("DEL", "KEY")
+					},
+					"a Java program takes it by force": func(*rapid.T) {
+						thread := theirs[:37] + "7"
+						m.holder = map[string]string{thread: "1"}
+						l.set([][]string{{"DEL", "KEY"}, {"HSET", "KEY", thread, "1"}})
 					},
 					"force": func(r *rapid.T) {
 						want := int64(len(m.holder))

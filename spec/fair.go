@@ -150,6 +150,13 @@ func (r *fairRun) expel(asker string) {
 	}
 }
 
+// trust forgets the last grantee if its process asks while another owner has the lock: the process lives.
+func (r *fairRun) trust(asker string) {
+	if r.Last != "" && processOf(r.Last) == asker && r.Owner != r.Last {
+		r.Last = ""
+	}
+}
+
 // followers returns those right behind the head that are of its process, and want the same.
 func (r *fairRun) followers(head string) (all []string) {
 	for _, o := range r.Queue[1:min(len(r.Queue), mostFollow)] {
@@ -202,6 +209,8 @@ func (r *fairRun) ask(p FairPlace, queued bool, note string, lease time.Duration
 	}
 	if r.Owner == "" {
 		r.expel(processOf(p.Owner))
+	} else {
+		r.trust(processOf(p.Owner))
 	}
 	if head := r.evict(r.leave); r.Owner == "" && (head == "" || head == p.Owner) {
 		r.Owner, r.left = p.Owner, lease
@@ -258,6 +267,8 @@ func (r *fairRun) release(p FairPlace, after []FairPlace) {
 		}
 		if r.Owner == "" {
 			r.expel(processOf(p.Owner))
+		} else {
+			r.trust(processOf(p.Owner))
 		}
 	}
 	if len(after) > 0 {
@@ -280,6 +291,8 @@ func (r *fairRun) withdraw(asker string, some []FairPlace) {
 	if r.Owner == "" {
 		r.expel(asker)
 		r.pass()
+	} else {
+		r.trust(asker)
 	}
 }
 

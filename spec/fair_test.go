@@ -195,3 +195,26 @@ func TestFairJava(t *testing.T) {
 	require.Equal(t, map[string]int64{fairB: 15_000, fairJ2: 20_000}, r.Until)
 	require.Empty(t, r.calls)
 }
+
+// TestFairTrusts has a process ask, or give back, that was granted the lock last and lost it to a thread.
+func TestFairTrusts(t *testing.T) {
+	l := Fair{Owner: fairJ, Queue: []string{fairA2, fairB}, Until: map[string]int64{fairA2: 15_000, fairB: 20_000}, Notes: map[string]string{fairA2: fairNote, fairB: fairNote}, Last: fairA}
+	for name, test := range map[string]struct {
+		does func(r *fairRun)
+		last string
+	}{
+		"asks":             {func(r *fairRun) { r.ask(FairPlace{fairA2, 5000}, true, fairNote, 10*time.Second, 0) }, ""},
+		"gives back":       {func(r *fairRun) { r.release(FairPlace{fairA, 5000}, nil) }, ""},
+		"withdraws":        {func(r *fairRun) { r.withdraw(processOf(fairA), nil) }, ""},
+		"another one asks": {func(r *fairRun) { r.ask(FairPlace{fairB, 5000}, true, fairNote, 10*time.Second, 0) }, fairA},
+		"may hear nothing": {func(r *fairRun) {
+			r.Owner = fairA
+			r.ask(FairPlace{fairA2, 5000}, true, fairNote, 10*time.Second, 0)
+		}, fairA},
+	} {
+		r := l.run(0, 10*time.Second, func(string) bool { return true })
+		test.does(r)
+		require.Equal(t, test.last, r.Last, name)
+		require.Equal(t, l.Queue, r.Queue, name)
+	}
+}
