@@ -165,8 +165,9 @@ func TestFairMutex_ADeadWaiterIsPassedOverByThoseWhoHaveAskedLongAgo(t *testing.
 // process prevents that, also if the reply to its release is lost: the reply to the next one does not say whose turn it is.
 func TestFairMutex_AJavaThreadBehindTheDeadIsTold(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct{ lost, forced, two bool }{
+	for name, tt := range map[string]struct{ lost, forced, two, gone bool }{
 		"the reply comes":       {},
+		"the lock is gone":      {gone: true}, // so the release does not free it
 		"the reply is lost":     {lost: true},
 		"a forced unlock":       {forced: true},
 		"dead of two processes": {two: true}, // when the time of the first is over, it is the turn of the second
@@ -206,11 +207,15 @@ func TestFairMutex_AJavaThreadBehindTheDeadIsTold(t *testing.T) {
 				drop := proxy.DropReply(redistest.EvalSHA(scripts.FairRelease.SHA1()), 1, redistest.Close)
 				defer func() { receive(t, drop.Done(), "the loss") }()
 			}
-			if tt.forced {
+			switch {
+			case tt.forced:
 				had, err := newClient(t, lockrt.Options{}).FairMutex(key).ForceUnlock(patient(t))
 				require.NoError(t, err)
 				require.True(t, had)
-			} else {
+			case tt.gone:
+				server.Do("DEL", key)
+				require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
+			default:
 				free(t, lease)
 			}
 			require.Equal(t, "0", receive(t, told, "that it is its turn"))

@@ -91,7 +91,7 @@ func (r *Fair) Remove(g *resource.Grant, cause error) {
 }
 
 func (r *Fair) Deleted(g *resource.Grant) { // and perhaps the queue, too
-	_, _, _ = r.release(g.Ticket, false)
+	_, _, _ = r.release(g.Ticket)
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	for _, tk := range r.Tickets {
@@ -122,12 +122,11 @@ func (r *Fair) Proceed(op *resource.ReleaseOp, _ resource.Released, _ error) {
 }
 
 func (r *Fair) SendRelease(op *resource.ReleaseOp, _ bool) {
-	repeated := op.Repeated()
-	op.Run(func() (protocol.Outcome, bool, error) { return r.release(op.Ticket, repeated) })
+	op.Run(func() (protocol.Outcome, bool, error) { return r.release(op.Ticket) })
 }
 
-// release sends the release of a ticket. repeated says that an earlier request may have released it.
-func (r *Fair) release(of *resource.Ticket, repeated bool) (protocol.Outcome, bool, error) {
+// release sends the release of a ticket.
+func (r *Fair) release(of *resource.Ticket) (protocol.Outcome, bool, error) {
 	tk := FairTicketFrom(of)
 	r.Mu.Lock()
 	var after []protocol.Departure
@@ -138,8 +137,8 @@ func (r *Fair) release(of *resource.Ticket, repeated bool) (protocol.Outcome, bo
 	r.Mu.Unlock()
 	outcome, again, err := r.Client.Withdrawals.Release(r.Lock.Release(r.Owner(of), tk.Wait, time.Now(), after), aside)
 	freed := outcome
-	if outcome == protocol.NotOurs && (again || repeated) {
-		freed = protocol.FreedForNobody // perhaps: the reply of the request that released it is lost
+	if outcome == protocol.NotOurs {
+		freed = protocol.FreedForNobody // perhaps: the reply does not say whose turn it is, nor whether an earlier request released it
 	}
 	r.Client.Withdrawals.PassOn(freed, func() { _, _ = r.Withdrawer().Withdraw(nil) })
 	return outcome, again, err
