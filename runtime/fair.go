@@ -6,7 +6,8 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/locks"
 )
 
-// A FairMutex is a [Mutex] that Redis grants strictly in the order of the requests, of all goroutines and Java threads.
+// A FairMutex is a [Mutex] that Redis grants in the order of the requests, of all goroutines and Java threads. A call that gives up leaves
+// its place to the next call of its Client, if that begins within 10ms and has the same options: so calls with short contexts get the key, too.
 // Redisson's RFairLock.
 //
 // Each waiting goroutine is an owner of its own in Redisson's wait queue. Neighbours of one process hand the key on
