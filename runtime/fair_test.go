@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"github.com/lockgen/lockgen/runtime/gen"
 	"github.com/lockgen/lockgen/runtime/locktest/leaktest"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
-	"github.com/lockgen/lockgen/scripts"
 )
 
 func TestFairMutex_LeavesRedissonsLayout(t *testing.T) {
@@ -114,121 +112,6 @@ func TestFairMutex_ADeadWaiterIsPassedOver(t *testing.T) {
 	require.ErrorIs(t, receive(t, dead, "the dead").err, context.Canceled)
 	l.proxy.Refuse(false)
 	nothingLeft(t, l.server, l.key)
-}
-
-// askTwice waits until n waiters have asked for a second: then they listen to Redisson's channels.
-func askTwice(t *testing.T, server *redistest.RedisServer, key string, n int) {
-	t.Helper()
-	until(t, "they have asked twice", func() bool {
-		all, err := server.Do("PUBSUB", "CHANNELS", "redisson_lock__channel:{"+key+"}:*").AsStrSlice()
-		require.NoError(t, err)
-		return len(all) == n
-	})
-}
-
-// Those behind one of a process that died, or is mute, have asked long ago. They learn of it in time all the same.
-func TestFairMutex_ADeadWaiterIsPassedOverByThoseWhoHaveAskedLongAgo(t *testing.T) {
-	t.Parallel()
-	for name, harm := range map[string]func(p *redistest.FaultProxy){
-		"dead": func(p *redistest.FaultProxy) { p.Refuse(true); p.Cut() },
-		"mute": func(p *redistest.FaultProxy) { p.Blackhole(redistest.Both) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLine(t, lockrt.Options{})
-			m := newClient(t, lockrt.Options{}).FairMutex(l.key)
-			lease := ok(t)(m.Lock(patient(t)))
-			ctx, cancel := context.WithCancel(patient(t))
-			defer cancel()
-			dead := lockLater(ctx, l.client.FairMutex(l.key))
-			until(t, "it waits", func() bool { return len(fairQueue(t, l.server, l.key)) == 1 })
-			next := queued(t, l.server, newClient(t, lockrt.Options{}).FairMutex(l.key), 2)
-			askTwice(t, l.server, l.key, 2)
-			harm(l.proxy)
-			if name == "dead" {
-				until(t, "the server knows", func() bool { return subscribers(t, l.server, "lockgen_process:"+l.client.ID()) == 0 })
-			}
-			start := time.Now()
-			free(t, lease)
-			free(t, gotten(t, next, "the waiter behind it"))
-			require.Less(t, time.Since(start), 15*time.Second, "sooner than it asks by itself")
-			cancel()
-			l.proxy.Refuse(false)
-			l.proxy.Deliver()
-			require.ErrorIs(t, receive(t, dead, "the dead").err, context.Canceled)
-			nothingLeft(t, l.server, l.key)
-		})
-	}
-}
-
-// A Java thread behind one that died would ask, again and again, if it was told so before it is its turn. The releasing
-// process prevents that, also if the reply to its release is lost: the reply to the next one does not say whose turn it is.
-func TestFairMutex_AJavaThreadBehindTheDeadIsTold(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct{ lost, forced, two, gone bool }{
-		"the reply comes":       {},
-		"the lock is gone":      {gone: true}, // so the release does not free it
-		"the reply is lost":     {lost: true},
-		"a forced unlock":       {forced: true},
-		"dead of two processes": {two: true}, // when the time of the first is over, it is the turn of the second
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server, key := redistest.Shared(t), redistest.Key(t, "k")
-			proxy := redistest.Proxy(t, server.Addr())
-			m := clientOf(t, proxy.URL(), lockrt.Options{}).FairMutex(key)
-			free(t, ok(t)(m.Lock(patient(t)))) // else the lost reply says that there is no such script
-			var lease *lockrt.Lease
-			if tt.forced {
-				server.Do("HSET", key, "4c0e6e4c-6a6f-4a8e-9d5c-000000000000:1", "1")
-			} else {
-				lease = ok(t)(m.Lock(patient(t)))
-			}
-			dead := []*line{newLine(t, lockrt.Options{})}
-			if tt.two {
-				dead = append(dead, newLine(t, lockrt.Options{}))
-			}
-			ctx, cancel := context.WithCancel(patient(t))
-			defer cancel()
-			var calls []<-chan locked
-			for i, l := range dead {
-				calls = append(calls, lockLater(ctx, l.client.FairMutex(key)))
-				until(t, "it waits", func() bool { return len(fairQueue(t, server, key)) == i+1 })
-			}
-			for _, l := range dead {
-				l.proxy.Refuse(true)
-				l.proxy.Cut()
-				until(t, "the server knows", func() bool { return subscribers(t, server, "lockgen_process:"+l.client.ID()) == 0 })
-			}
-			server.Do("RPUSH", "redisson_lock_queue:{"+key+"}", stranger)
-			server.Do("ZADD", "redisson_lock_timeout:{"+key+"}", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10), stranger)
-			told := listen(t, "redisson_lock__channel:{"+key+"}:"+stranger)
-			if tt.lost {
-				drop := proxy.DropReply(redistest.EvalSHA(scripts.FairRelease.SHA1()), 1, redistest.Close)
-				defer func() { receive(t, drop.Done(), "the loss") }()
-			}
-			switch {
-			case tt.forced:
-				had, err := newClient(t, lockrt.Options{}).FairMutex(key).ForceUnlock(patient(t))
-				require.NoError(t, err)
-				require.True(t, had)
-			case tt.gone:
-				server.Do("DEL", key)
-				require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost)
-			default:
-				free(t, lease)
-			}
-			require.Equal(t, "0", receive(t, told, "that it is its turn"))
-			require.Equal(t, []string{stranger}, fairQueue(t, server, key))
-			server.Do("DEL", "redisson_lock_queue:{"+key+"}", "redisson_lock_timeout:{"+key+"}")
-			cancel()
-			for i, l := range dead {
-				require.ErrorIs(t, receive(t, calls[i], "the dead").err, context.Canceled)
-				l.proxy.Refuse(false)
-			}
-			nothingLeft(t, server, key)
-		})
-	}
 }
 
 func TestFairMutex_WhoIsOfOneOwnerDoesNotWaitForItself(t *testing.T) {
