@@ -46,7 +46,7 @@ end
 -- note has run and that are permitted: a result without its change would be a wrong answer.
 local function behind(requests, number, keep, ...)
   local reply = redis.pcall(...)
-  if type(reply) == 'table' then
+  if type(reply) == 'table' and reply.err then
     local floor = redis.call('zscore', requests, 'floor')
     redis.call('zremrangebyscore', requests, number, number)
     redis.call('zadd', requests, floor, 'floor')
@@ -98,16 +98,58 @@ local function clock()
   return tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
 end
 
+-- For so many milliseconds taken permits last that do not end before their semaphore: a century, since PERSIST would be one more command
+-- to permit.
+local century = 3155760000000
+
+-- lasts returns for how many milliseconds a key lasts: -1 for ever, -2 if there is none.
+local function lasts(key)
+  local left = redis.call('pttl', key)
+  return left < century / 2 and left or -1
+end
+
+-- keep has taken permits last for as long as their semaphore, and returns what lasts says of them: a program of Redisson, or one that
+-- creates the semaphore, may have removed the time to live of the semaphore alone, and permits that end before it never come back.
+local function keep(permits, leases)
+  local ends = lasts(leases)
+  if ends < 0 then
+    return ends
+  end
+  local left = lasts(permits)
+  if left ~= -1 and left <= ends then
+    return ends
+  end
+  redis.call('pexpire', leases, digits(left < 0 and century or left))
+  return left
+end
+
+-- adding returns the command that makes permits available which can expire. Known is how many are available, or nil if there is no semaphore:
+-- then the command creates one that ends when the taken permits end. Without leases the permits are those of a Semaphore.
+local function adding(permits, leases, known, n)
+  if known or not leases then
+    return 'incrby', permits, digits(n)
+  end
+  local left = lasts(leases)
+  if left < 0 then
+    return 'set', permits, digits(n)
+  end
+  return 'set', permits, digits(n), 'px', digits(math.max(left, 1))
+end
+
 -- reclaim makes expired permits available again, all or none: if a permission is missing, nothing is changed. The empty range
 -- shows that the last command is permitted, and is a write that Redis permits even when it is out of memory. Without creates, it leaves
 -- them where they are while there is no semaphore: the request that creates it knows how many permits there are in all.
 local function reclaim(permits, leases, channel, publish, now, creates)
   redis.call('zremrangebyscore', leases, '1', '0')
   local over = redis.call('zcount', leases, '-inf', digits(now))
-  if over > 0 and (creates or redis.call('get', permits)) then
-    local free = redis.call('incrby', permits, over)
+  if over == 0 then
+    return
+  end
+  local known = count(permits)
+  if known or creates then
+    redis.call(adding(permits, leases, known, over))
     redis.call('zremrangebyscore', leases, '-inf', digits(now))
-    announce(publish, channel, free)
+    announce(publish, channel, (known or 0) + over)
   end
 end
 

@@ -35,14 +35,9 @@ end
 local now = clock()
 local free = count(KEYS[1])
 if not free and ARGV[5] ~= '0' and #ARGV > 6 then
-  -- Some are taken if the semaphore alone was deleted or evicted. If they were to end with it, it gets its time to live again.
+  -- Some are taken if the semaphore alone was deleted or evicted.
   free = tonumber(ARGV[5]) - redis.call('zcount', KEYS[4], '-inf', '+inf')
-  local left = redis.call('pttl', KEYS[4])
-  if left > 0 then
-    redis.call('set', KEYS[1], digits(free), 'px', digits(left))
-  else
-    redis.call('set', KEYS[1], digits(free))
-  end
+  redis.call(adding(KEYS[1], KEYS[4], nil, free))
   announce(ARGV[6], KEYS[2], free)
 end
 if redis.call('zcount', KEYS[4], '-inf', digits(now)) > 0 then
@@ -51,6 +46,7 @@ if redis.call('zcount', KEYS[4], '-inf', digits(now)) > 0 then
 end
 -- Before anything is taken, since it may not be permitted.
 local first = tonumber(redis.call('zrange', KEYS[4], '0', '0', 'withscores')[2])
+keep(KEYS[1], KEYS[4])
 local ttl = redis.call('pttl', KEYS[1])
 local granted, sum = 0, 0
 for i = 7, #ARGV, 2 do

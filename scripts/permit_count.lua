@@ -13,5 +13,6 @@
 count(KEYS[1]) -- or fail, before anything is changed
 local now = clock()
 reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[1], now)
+keep(KEYS[1], KEYS[3])
 local taken = redis.call('zcount', KEYS[3], '(' .. digits(now), '+inf')
 return {count(KEYS[1]) or (ARGV[2] == '0' and 0 or tonumber(ARGV[2]) - taken), taken}

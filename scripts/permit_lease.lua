@@ -17,6 +17,7 @@ local never = 922337203685477 -- Redisson's
 local now = clock()
 count(KEYS[1]) -- or fail, before anything is changed
 reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[2], now)
+keep(KEYS[1], KEYS[3])
 local over = tonumber(redis.call('zscore', KEYS[3], ARGV[1]) or -1)
 if over <= now then
   return -2

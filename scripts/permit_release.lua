@@ -46,6 +46,7 @@ local exists = count(KEYS[1]) -- or fail, before anything is changed
 if #ids > 0 then
   -- No permit has this id. The command shows that the last ones are permitted, and Redis permits it even when it is out of memory.
   redis.call('zrem', KEYS[3], '')
+  keep(KEYS[1], KEYS[3])
 end
 if KEYS[4] then
   note(KEYS[4], ARGV[5], ARGV[6], ARGV[7], valid)
@@ -53,10 +54,11 @@ end
 if #ids > 0 then
   local free = #ids -- as many are announced to the waiters, the first of which creates the semaphore
   if exists or ARGV[4] == '0' then
+    free = (exists or 0) + #ids
     if KEYS[4] then
-      free = behind(KEYS[4], ARGV[5], ARGV[7], 'incrby', KEYS[1], #ids)
+      behind(KEYS[4], ARGV[5], ARGV[7], adding(KEYS[1], KEYS[3], exists, #ids))
     else
-      free = redis.call('incrby', KEYS[1], #ids)
+      redis.call(adding(KEYS[1], KEYS[3], exists, #ids))
     end
   end
   for _, id in ipairs(ids) do

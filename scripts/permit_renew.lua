@@ -27,6 +27,7 @@ for i = 1, #KEYS / 3 do
   if type(is) == 'number' then
     -- pcall, because permits are renewed although expired ones cannot be made available.
     pcall(reclaim, KEYS[3 * i - 2], leases, KEYS[3 * i - 1], ARGV[1], now)
+    keep(KEYS[3 * i - 2], leases)
     held = 1
     each(ARGV[2 * i], function(id)
       if tonumber(redis.call('zscore', leases, id) or 0) <= now then

@@ -20,20 +20,17 @@ local done = outcome(KEYS[4], ARGV[1])
 if done then
   return done
 end
-local before = count(KEYS[1]) -- or fail, before anything is changed
+count(KEYS[1]) -- or fail, before anything is changed
 reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[5], clock(), true)
--- Some are taken if the semaphore alone was deleted or evicted. If they are to end with it, it gets its time to live again.
-local ends = not before and redis.call('pttl', KEYS[3]) or -1
+keep(KEYS[1], KEYS[3])
+-- Some are taken if the semaphore alone was deleted or evicted.
 local free = tonumber(ARGV[4]) - redis.call('zcard', KEYS[3])
 local now = count(KEYS[1])
 local reply = math.max(free, 0)
 note(KEYS[4], ARGV[1], ARGV[2], ARGV[3], digits(reply))
 if now ~= free then
   -- by the difference, so that the time to live stays as it is
-  behind(KEYS[4], ARGV[1], ARGV[3], 'incrby', KEYS[1], digits(free - (now or 0)))
+  behind(KEYS[4], ARGV[1], ARGV[3], adding(KEYS[1], KEYS[3], now, free - (now or 0)))
   announce(ARGV[5], KEYS[2], free)
-end
-if ends > 0 then
-  redis.call('pexpire', KEYS[1], ends)
 end
 return reply

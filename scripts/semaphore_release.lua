@@ -3,6 +3,7 @@
 -- KEYS[1]  the semaphore
 -- KEYS[2]  its channel
 -- KEYS[3]  the requests of the client
+-- KEYS[4]  of permits that expire: the taken ones. A semaphore that is created ends when they end
 -- ARGV[1]  number of the request
 -- ARGV[2]  number below which the client needs no results any more
 -- ARGV[3]  milliseconds for which to keep the result
@@ -31,6 +32,8 @@ local reply = 1
 if not known and ARGV[6] == '2' then
   reply = 0
 end
+local add = {adding(KEYS[1], KEYS[4], known, tonumber(ARGV[4]))}
 note(KEYS[3], ARGV[1], ARGV[2], ARGV[3], reply)
-announce(ARGV[5], KEYS[2], behind(KEYS[3], ARGV[1], ARGV[3], 'incrby', KEYS[1], ARGV[4]))
+behind(KEYS[3], ARGV[1], ARGV[3], unpack(add))
+announce(ARGV[5], KEYS[2], (known or 0) + tonumber(ARGV[4]))
 return reply

@@ -105,7 +105,7 @@ func TestCounting(t *testing.T) {
 		"add":   {s.Add(r, -3, CreateMissing), Command{scripts.SemaphoreRelease, keys, []string{"9", "8", "120000", "-3", "both", "0"}}},
 		"leave": {s.Add(r, 3, LeaveMissing), Command{scripts.SemaphoreRelease, keys, []string{"9", "8", "120000", "3", "both", "1"}}},
 		"resize permits": {permits.Add(r, 3, ReportMissing),
-			Command{scripts.SemaphoreRelease, []string{"k", "redisson_sc:{k}", "lockgen_requests:{k}:u:permit"}, []string{"9", "8", "120000", "3", "both", "2"}}},
+			Command{scripts.SemaphoreRelease, []string{"k", "redisson_sc:{k}", "lockgen_requests:{k}:u:permit", "{k}:timeout"}, []string{"9", "8", "120000", "3", "both", "2"}}},
 		"create": {s.Create(r, 3, time.Second), Command{scripts.SemaphoreSet, keys, []string{"9", "8", "120000", "3", "both", "1000"}}},
 		"drain":  {s.Drain(r), Command{scripts.SemaphoreDrain, []string{"k", "lockgen_requests:{k}:u:semaphore"}, []string{"9", "8", "120000"}}},
 		"acquire permits": {permits.AcquirePermits(Round{Request: r, Create: 4}, []Permits{{ids, time.Second}}),

@@ -9,14 +9,13 @@ import (
 
 // A PermitSemaphore is what one client says of one semaphore whose permits expire. Add and Create are those of a
 // [Semaphore].
-type PermitSemaphore struct {
-	Semaphore
-	leases string // the sorted set of the permits that are taken
-}
+type PermitSemaphore struct{ Semaphore }
 
 // PermitSemaphore returns what p says of the semaphore of a key whose permits expire.
 func (p *Process) PermitSemaphore(key string) PermitSemaphore {
-	return PermitSemaphore{p.counting(key, countsLeases), PermitLeases(key)}
+	s := p.counting(key, countsLeases)
+	s.leases = PermitLeases(key)
+	return PermitSemaphore{s}
 }
 
 func (s *PermitSemaphore) keys() []string { return []string{s.key, s.channel, s.leases} }
@@ -33,7 +32,7 @@ func (s *PermitSemaphore) AcquirePermits(r Round, wants []Permits) Command {
 	for _, w := range wants {
 		args = append(args, w.IDs, millis(w.Lease))
 	}
-	return Command{scripts.PermitAcquire, []string{s.key, s.channel, s.requests, s.leases}, args}
+	return Command{scripts.PermitAcquire, s.counts(), args}
 }
 
 // A PermitVerdict is the answer to a request for permits.

@@ -38,6 +38,7 @@ var ErrOutdated = errors.New("redis says that this request was given up")
 type Semaphore struct {
 	p                      *Process
 	key, channel, requests string
+	leases                 string // the sorted set of the permits that are taken, if they expire; or ""
 }
 
 // Semaphore returns what p says of the semaphore of a key.
@@ -45,6 +46,15 @@ func (p *Process) Semaphore(key string) Semaphore { return p.counting(key, count
 
 func (p *Process) counting(key, kind string) Semaphore {
 	return Semaphore{p: p, key: key, channel: CountChannel(key), requests: p.requests(key, kind)}
+}
+
+// counts returns the keys of a numbered request.
+func (s *Semaphore) counts() []string {
+	keys := []string{s.key, s.channel, s.requests}
+	if s.leases != "" {
+		keys = append(keys, s.leases)
+	}
+	return keys
 }
 
 // A Round is one request for the permits of several waiters of this process.
@@ -101,7 +111,7 @@ func MissingOf(create int) Missing {
 // Add returns the request that adds permits, or takes them away if n is negative. It replies 1, 0 if the semaphore does not
 // exist or did not, or [Outdated].
 func (s *Semaphore) Add(r Request, n int, missing Missing) Command {
-	return Command{scripts.SemaphoreRelease, []string{s.key, s.channel, s.requests}, r.args(strconv.Itoa(n), s.p.publish, string(missing))}
+	return Command{scripts.SemaphoreRelease, s.counts(), r.args(strconv.Itoa(n), s.p.publish, string(missing))}
 }
 
 // Create returns the request that creates the semaphore with n permits, for a time or, if that is 0, for ever. It replies 1

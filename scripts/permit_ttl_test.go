@@ -1,0 +1,97 @@
+package scripts_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockgen/lockgen/scripts"
+)
+
+// giveBackAll is giveBackPermits of a numbered request.
+func (c *counter) giveBackAll(ids string) (int64, error) {
+	keys := []string{c.key, c.channel, c.leases(), c.requests()}
+	return c.eval(scripts.PermitRelease, keys, append([]string{ids, plain, "1", "0"}, c.head(c.number())...)...).AsInt64()
+}
+
+// resizePermits is add for permits that expire.
+func (c *counter) resizePermits(n string) (int64, error) {
+	keys := []string{c.key, c.channel, c.requests(), c.leases()}
+	return c.eval(scripts.SemaphoreRelease, keys, append(c.head(c.number()), n, plain, "2")...).AsInt64()
+}
+
+// takenUntil are commands that have two permits taken until a time in milliseconds, for a minute at most.
+func (c *counter) takenUntil(over int64, ids ...string) (commands [][]string) {
+	commands = [][]string{{"DEL", "KEY"}, {"DEL", c.leases()}}
+	for _, id := range ids {
+		commands = append(commands, []string{"ZADD", c.leases(), strconv.FormatInt(over, 10), id})
+	}
+	return append(commands, []string{"PEXPIRE", c.leases(), aMinute})
+}
+
+// TestPermits_LastForAsLongAsTheirSemaphore shows that each script keeps the taken permits of a semaphore that has lost its time to live, or has a longer
+// one: they would never come back. Redisson's addPermits sets the semaphore anew, without one.
+func TestPermits_LastForAsLongAsTheirSemaphore(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		held, other, third := strings.Repeat("h", 16), strings.Repeat("o", 16), strings.Repeat("t", 16)
+		for lasts, set := range map[string][]string{"for ever": {"SET", "KEY", "3"}, "for an hour": {"SET", "KEY", "3", "PX", strconv.Itoa(hour)}} {
+			for name, run := range map[string]func() (int64, error){
+				"acquire":             func() (int64, error) { return first(c.permits(c.number(), "0", "0", third)) },
+				"acquire in vain":     func() (int64, error) { return first(c.permits(c.number(), "0", "0", strings.Repeat(third, 4))) },
+				"renew":               func() (int64, error) { return c.renewPermits(held) },
+				"lease":               func() (int64, error) { return c.leaseOf(held, "") },
+				"count":               func() (int64, error) { return first(c.countPermits()) },
+				"total":               func() (int64, error) { return c.totalPermits(c.number(), "9") },
+				"release":             func() (int64, error) { return c.giveBackPermits(held, "0", "0") },
+				"release, or leave":   func() (int64, error) { return c.giveBackPermits(held, "0", "1") },
+				"release all or none": func() (int64, error) { return c.giveBackAll(held) },
+			} {
+				c.set(append(c.takenUntil(time.Now().UnixMilli()+hour, held, other), set))
+				_, err := run()
+				require.NoError(t, err, name)
+				require.Greater(t, c.int("PTTL", c.leases()), int64(hour-60_000), "%s, %s", name, lasts)
+				if lasts == "for ever" {
+					require.EqualValues(t, -1, c.int("PTTL", "KEY"), name)
+				}
+				ends := c.int("PTTL", c.leases())
+				_, err = c.renewPermits(other)
+				require.NoError(t, err, name)
+				require.LessOrEqual(t, c.int("PTTL", c.leases()), ends, "%s: it is kept once", name)
+			}
+		}
+	})
+}
+
+// TestPermits_ASemaphoreThatIsCreatedEndsWithTheTakenOnes shows that each script that creates a semaphore, since its key alone was deleted or evicted,
+// gives it the time to live of the taken permits.
+func TestPermits_ASemaphoreThatIsCreatedEndsWithTheTakenOnes(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		held, other, third := strings.Repeat("h", 16), strings.Repeat("o", 16), strings.Repeat("t", 16)
+		for name, x := range map[string]struct {
+			over int64
+			run  func() (int64, error)
+			free string
+		}{
+			"acquire":             {hour, func() (int64, error) { return first(c.permits(c.number(), "0", "5", third)) }, "2"},
+			"expired, acquire":    {-hour, func() (int64, error) { return first(c.permits(c.number(), "0", "0", third)) }, "1"},
+			"total":               {hour, func() (int64, error) { return c.totalPermits(c.number(), "9") }, "7"},
+			"expired, total":      {-hour, func() (int64, error) { return c.totalPermits(c.number(), "9") }, "9"},
+			"release":             {hour, func() (int64, error) { return c.giveBackPermits(held, "0", "0") }, "1"},
+			"release both":        {hour, func() (int64, error) { return c.giveBackPermits(held+other, "0", "0") }, "2"},
+			"release all or none": {hour, func() (int64, error) { return c.giveBackAll(held) }, "1"},
+			"resize":              {hour, func() (int64, error) { return c.resizePermits("4") }, "4"},
+		} {
+			c.set(c.takenUntil(time.Now().UnixMilli()+x.over, held, other))
+			_, err := x.run()
+			require.NoError(t, err, name)
+			require.Equal(t, x.free, c.dump(), name)
+			require.Positive(t, c.int("PTTL", "KEY"), name)
+			require.LessOrEqual(t, c.int("PTTL", "KEY"), int64(60_000), name)
+		}
+	})
+}
