@@ -97,7 +97,8 @@ func (s *PermitSemaphore) Total(ctx context.Context) (int, error) {
 	return (*locks.PermitSemaphore)(s).Total(ctx)
 }
 
-// TrySetPermits creates the semaphore with n permits for ttl, at least 100ms, or 0 for ever, and reports false if it exists.
+// TrySetPermits creates the semaphore with n permits for ttl, at least 100ms, or 0 for ever, and reports false if it exists. Permits that are still
+// taken, since its key alone was deleted, are among the n: then 0 is for as long as they were to last.
 // Taken permits end with it, also those that are renewed or extended: each [Permit] of this library is lost before.
 // Redisson's trySetPermits.
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int, ttl time.Duration) (bool, error) {

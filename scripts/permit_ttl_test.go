@@ -23,6 +23,12 @@ func (c *counter) resizePermits(n string) (int64, error) {
 	return c.eval(scripts.SemaphoreRelease, keys, append(c.head(c.number()), n, plain, "2")...).AsInt64()
 }
 
+// createPermits is create for permits that expire.
+func (c *counter) createPermits(n, ttl string) (int64, error) {
+	keys := []string{c.key, c.channel, c.requests(), c.leases()}
+	return c.eval(scripts.SemaphoreSet, keys, append(c.head(c.number()), n, plain, ttl)...).AsInt64()
+}
+
 // takenUntil are commands that have two permits taken until a time in milliseconds, for a minute at most.
 func (c *counter) takenUntil(over int64, ids ...string) (commands [][]string) {
 	commands = [][]string{{"DEL", "KEY"}, {"DEL", c.leases()}}
@@ -84,6 +90,8 @@ func TestPermits_ASemaphoreThatIsCreatedEndsWithTheTakenOnes(t *testing.T) {
 			"release":             {hour, func() (int64, error) { return c.giveBackPermits(held, "0", "0") }, "1"},
 			"release both":        {hour, func() (int64, error) { return c.giveBackPermits(held+other, "0", "0") }, "2"},
 			"release all or none": {hour, func() (int64, error) { return c.giveBackAll(held) }, "1"},
+			"create":              {hour, func() (int64, error) { return c.createPermits("5", "0") }, "3"},
+			"expired, create":     {-hour, func() (int64, error) { return c.createPermits("5", "0") }, "5"},
 			"resize":              {hour, func() (int64, error) { return c.resizePermits("4") }, "4"},
 		} {
 			c.set(c.takenUntil(time.Now().UnixMilli()+x.over, held, other))
@@ -93,5 +101,27 @@ func TestPermits_ASemaphoreThatIsCreatedEndsWithTheTakenOnes(t *testing.T) {
 			require.Positive(t, c.int("PTTL", "KEY"), name)
 			require.LessOrEqual(t, c.int("PTTL", "KEY"), int64(60_000), name)
 		}
+	})
+}
+
+// TestPermits_ASemaphoreForATimeKeepsTheTakenOnes shows that taken permits, which count, last for as long as the semaphore that is created beside them.
+func TestPermits_ASemaphoreForATimeKeepsTheTakenOnes(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		c.messages()
+		c.set(c.takenUntil(time.Now().UnixMilli()+hour, strings.Repeat("h", 16)))
+		n, err := c.createPermits("5", strconv.Itoa(hour))
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		require.Equal(t, "4", c.dump())
+		for _, key := range []string{"KEY", c.leases()} {
+			require.Greater(t, c.int("PTTL", key), int64(hour-60_000), key)
+			require.LessOrEqual(t, c.int("PTTL", key), int64(hour), key)
+		}
+		require.Equal(t, []string{"4"}, c.messages())
+		n, err = c.createPermits("9", "0")
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.Equal(t, "4", c.dump())
 	})
 }

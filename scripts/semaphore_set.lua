@@ -3,12 +3,13 @@
 -- KEYS[1]  the semaphore
 -- KEYS[2]  its channel
 -- KEYS[3]  the requests of the client
+-- KEYS[4]  of permits that expire: the taken ones, which are left if the semaphore alone was deleted or evicted
 -- ARGV[1]  number of the request
 -- ARGV[2]  number below which the client needs no results any more
 -- ARGV[3]  milliseconds for which to keep the result
--- ARGV[4]  permits
+-- ARGV[4]  permits in all, taken or not
 -- ARGV[5]  publish command: publish, spublish or both: see say.lua
--- ARGV[6]  time to live in milliseconds, 0 for ever
+-- ARGV[6]  time to live in milliseconds; 0 for ever, or that of the taken permits if they have one
 --
 -- Reply: 1   created
 --        0   it exists, or something else does
@@ -19,20 +20,32 @@ local done = outcome(KEYS[3], ARGV[1])
 if done then
   return done
 end
-local set = {'set', KEYS[1], ARGV[4], 'NX'}
-if ARGV[6] ~= '0' then
-  set = {'set', KEYS[1], ARGV[4], 'NX', 'PX', ARGV[6]}
+local free, ttl = tonumber(ARGV[4]), tonumber(ARGV[6])
+if KEYS[4] then
+  free = free - redis.call('zcard', KEYS[4])
+  local left = lasts(KEYS[4])
+  if ttl == 0 and left >= 0 then
+    ttl = math.max(left, 1)
+  end
+end
+local set = {'set', KEYS[1], digits(free), 'NX'}
+if ttl > 0 then
+  set = {'set', KEYS[1], digits(free), 'NX', 'PX', digits(ttl)}
 end
 local created = redis.call(unpack(set)) and 1 or 0
 local bad = noted(function()
   if created == 1 then
-    redis.call('set', KEYS[1], ARGV[4], 'PX', 1) -- which is permitted, while DEL may not be
+    redis.call('set', KEYS[1], digits(free), 'PX', 1) -- which is permitted, while DEL may not be
   end
 end, KEYS[3], ARGV[1], ARGV[2], ARGV[3], created)
 if bad then
   return bad
 end
 if created == 1 then
-  announce(ARGV[5], KEYS[2], tonumber(ARGV[4]))
+  announce(ARGV[5], KEYS[2], free)
+  if KEYS[4] then
+    pcall(reclaim, KEYS[1], KEYS[4], KEYS[2], ARGV[5], clock()) -- pcall, because it is created although expired permits cannot be made available
+    pcall(keep, KEYS[1], KEYS[4])
+  end
 end
 return created

@@ -38,7 +38,8 @@ func (r *countRun) do(e CountSaid) (reply []int64, noted bool) {
 		if r.Is {
 			return []int64{0}, true
 		}
-		r.add(e.Make)
+		r.add(e.Make - int64(len(r.Taken)))
+		r.reclaim(false)
 		return []int64{1}, true
 	case "Drain":
 		n := max(r.N, 0)

@@ -114,10 +114,10 @@ func (s *Semaphore) Add(r Request, n int, missing Missing) Command {
 	return Command{scripts.SemaphoreRelease, s.counts(), r.args(strconv.Itoa(n), s.p.publish, string(missing))}
 }
 
-// Create returns the request that creates the semaphore with n permits, for a time or, if that is 0, for ever. It replies 1
-// if it did, or [Outdated].
+// Create returns the request that creates the semaphore with n permits in all, for a time or, if that is 0, for ever, or until the taken permits
+// end. It replies 1 if it did, or [Outdated].
 func (s *Semaphore) Create(r Request, n int, ttl time.Duration) Command {
-	return Command{scripts.SemaphoreSet, []string{s.key, s.channel, s.requests}, r.args(strconv.Itoa(n), s.p.publish, millis(ttl))}
+	return Command{scripts.SemaphoreSet, s.counts(), r.args(strconv.Itoa(n), s.p.publish, millis(ttl))}
 }
 
 // Drain returns the request that takes all permits that are available. It replies how many these were, or [Outdated].

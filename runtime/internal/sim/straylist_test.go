@@ -162,7 +162,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "a semaphore that is there is created again", kind: "permits", script: "semaphore_set.lua",
-		old: "local set = {'set', KEYS[1], ARGV[4], 'NX'}", new: "local set = {'set', KEYS[1], ARGV[4]}",
+		old: "local set = {'set', KEYS[1], digits(free), 'NX'}", new: "local set = {'set', KEYS[1], digits(free)}",
 	},
 	{
 		strays: true, name: "a latch starts without a word", kind: "latch", script: "latch_set.lua",
