@@ -75,7 +75,7 @@ func (s *PermitSemaphore) UpdateLease(ctx context.Context, id string, d time.Dur
 	return (*locks.PermitSemaphore)(s).UpdateLease(ctx, id, d)
 }
 
-// TTL asks Redis how long the permit with that id lasts, negative for ever, or [ErrLost]. A fixed [Permit] of this Client with only this
+// TTL asks Redis how long the permit with that id lasts, at most as long as the semaphore, negative for ever, or [ErrLost]. A fixed [Permit] of this Client with only this
 // id is trusted for that time from then on. Redisson's getLeaseTime.
 func (s *PermitSemaphore) TTL(ctx context.Context, id string) (time.Duration, error) {
 	return (*locks.PermitSemaphore)(s).TTL(ctx, id)

@@ -69,3 +69,41 @@ func TestPermits_AReleaseCreatesASemaphoreThatEndsWithThem(t *testing.T) {
 		requireLasts(t, time.Hour, taken)
 	}
 }
+
+// A permit lasts no longer than its semaphore, which a Java program has end sooner, and its holder learns of that with the next answer about it.
+func TestPermit_EndsWithASemaphoreThatIsShortened(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	const soon = 10 * time.Minute
+	for name, ask := range map[string]func(s *lockrt.PermitSemaphore, p *lockrt.Permit) error{
+		"TTL": func(s *lockrt.PermitSemaphore, p *lockrt.Permit) error {
+			left, err := s.TTL(patient(t), p.PermitID())
+			require.Positive(t, left)
+			require.LessOrEqual(t, left, soon)
+			return err
+		},
+		"UpdateLease": func(s *lockrt.PermitSemaphore, p *lockrt.Permit) error {
+			_, err := s.UpdateLease(patient(t), p.PermitID(), 2*time.Hour)
+			return err
+		},
+		"Extend": func(_ *lockrt.PermitSemaphore, p *lockrt.Permit) error { return p.Extend(patient(t), 2*time.Hour) },
+	} {
+		for _, opt := range []lockrt.LockOption{lockrt.WithLease(time.Hour), lockrt.WithWatchdog(time.Hour)} {
+			s := newPermits(t, 1)
+			p := permit(t, s, 1, opt)
+			require.Greater(t, time.Until(p.Until()), soon, name)
+			for _, key := range []string{s.Key(), "{" + s.Key() + "}:timeout"} {
+				server.Do("PEXPIRE", key, ms(soon.Milliseconds()))
+			}
+			dies := time.Now().Add(soon) // at the latest
+			require.NoError(t, ask(s, p), name)
+			require.True(t, p.Until().Before(dies), name)
+
+			// It lasts for longer again.
+			server.Do("PERSIST", s.Key())
+			require.NoError(t, p.Extend(patient(t), time.Hour), name)
+			require.Greater(t, time.Until(p.Until()), soon, name)
+			require.NoError(t, p.Release(patient(t)), name)
+		}
+	}
+}

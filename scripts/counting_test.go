@@ -86,7 +86,7 @@ func (c *counter) totalPermits(number, n string) (int64, error) {
 }
 
 func (c *counter) leaseOf(id, ms string) (int64, error) {
-	return c.eval(scripts.PermitLease, []string{c.key, c.channel, c.leases()}, id, plain, ms).AsInt64()
+	return first(c.eval(scripts.PermitLease, []string{c.key, c.channel, c.leases()}, id, plain, ms).AsIntSlice()) // the rest is the time to live of all
 }
 
 func (c *counter) startLatch(number, n string) (int64, error) {

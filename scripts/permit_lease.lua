@@ -7,9 +7,8 @@
 -- ARGV[2]  publish command: publish, spublish or both: see say.lua
 -- ARGV[3]  its lease in milliseconds from now, shorter or longer; -1 for ever; empty to leave it
 --
--- Reply: n   it lasts for n more milliseconds
---        -1  it lasts for ever
---        -2  there is no such permit: it expired or was released
+-- Reply: {n, ttl}  it lasts for n more milliseconds: for ever if n is -1. If n is -2 there is no such permit: it expired or was released.
+--                  All permits that are taken end in ttl milliseconds, with the semaphore, never if that is -1. n is no more
 --        WRONGTYPE when a key is something else; nothing is changed
 --
 -- Twice: the second run sets the same lease once more.
@@ -17,10 +16,10 @@ local never = 922337203685477 -- Redisson's
 local now = clock()
 count(KEYS[1]) -- or fail, before anything is changed
 reclaim(KEYS[1], KEYS[3], KEYS[2], ARGV[2], now)
-keep(KEYS[1], KEYS[3])
+local ttl = keep(KEYS[1], KEYS[3])
 local over = tonumber(redis.call('zscore', KEYS[3], ARGV[1]) or -1)
 if over <= now then
-  return -2
+  return {-2, ttl}
 end
 if ARGV[3] ~= '' then
   over = never
@@ -29,7 +28,11 @@ if ARGV[3] ~= '' then
   end
   redis.call('zadd', KEYS[3], digits(over), ARGV[1])
 end
+local left = over - now
 if over >= never then
-  return -1
+  left = -1
 end
-return over - now
+if ttl >= 0 and (left < 0 or ttl < left) then
+  left = ttl
+end
+return {left, ttl}

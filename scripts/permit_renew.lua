@@ -10,6 +10,7 @@
 -- Reply: an array with one number for each semaphore:
 --        1  these permits are taken for the whole lease from now, or longer
 --        0  not all of them are: they expired, were released, or there is no such semaphore
+--        n  they are taken for the whole lease, but end in n milliseconds, with the semaphore; n is 2 or more
 --
 -- Twice: it sets the same expiry again, and never an earlier one. Redis permits its first write
 -- even when it is out of memory, and after that the others too.
@@ -27,15 +28,18 @@ for i = 1, #KEYS / 3 do
   if type(is) == 'number' then
     -- pcall, because permits are renewed although expired ones cannot be made available.
     pcall(reclaim, KEYS[3 * i - 2], leases, KEYS[3 * i - 1], ARGV[1], now)
-    keep(KEYS[3 * i - 2], leases)
+    local ttl = keep(KEYS[3 * i - 2], leases)
     held = 1
+    if ttl >= 0 then
+      held = ttl < 2 and 0 or ttl
+    end
     each(ARGV[2 * i], function(id)
       if tonumber(redis.call('zscore', leases, id) or 0) <= now then
         held = 0
       end
     end)
   end
-  if held == 1 then
+  if held > 0 then
     each(ARGV[2 * i], function(id)
       local new = now + tonumber(ARGV[2 * i + 1])
       if tonumber(redis.call('zscore', leases, id)) < new then

@@ -125,3 +125,49 @@ func TestPermits_ASemaphoreForATimeKeepsTheTakenOnes(t *testing.T) {
 		require.Equal(t, "4", c.dump())
 	})
 }
+
+// TestPermits_SayWhenTheirSemaphoreEnds shows that the answers about a permit say when it ends with its semaphore.
+func TestPermits_SayWhenTheirSemaphoreEnds(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, c *counter) {
+		id := strings.Repeat("h", 16)
+		ask := func(id, ms string) (n, ttl int64) {
+			got, err := c.eval(scripts.PermitLease, []string{c.key, c.channel, c.leases()}, id, plain, ms).AsIntSlice()
+			require.NoError(t, err)
+			require.Len(t, got, 2)
+			return got[0], got[1]
+		}
+		renew := func() int64 {
+			n, err := c.renewPermits(id)
+			require.NoError(t, err)
+			return n
+		}
+		minute := func(n int64) {
+			t.Helper()
+			require.Positive(t, n)
+			require.LessOrEqual(t, n, int64(60_000))
+		}
+		c.set(append(c.takenUntil(time.Now().UnixMilli()+hour, id), []string{"SET", "KEY", "3", "PX", aMinute}))
+		for _, ms := range []string{"", "-1", strconv.Itoa(hour)} {
+			n, ttl := ask(id, ms)
+			minute(n)
+			require.Equal(t, ttl, n)
+		}
+		minute(renew())
+		n, ttl := ask(id, "2000")
+		require.EqualValues(t, 2000, n)
+		minute(ttl)
+		n, _ = ask(strings.Repeat("o", 16), "")
+		require.EqualValues(t, -2, n)
+
+		c.set([][]string{{"SET", "KEY", "3"}})
+		require.EqualValues(t, 1, renew())
+		n, ttl = ask(id, "-1")
+		require.EqualValues(t, -1, n)
+		require.EqualValues(t, -1, ttl)
+		n, ttl = ask(id, "2000")
+		require.EqualValues(t, 2000, n)
+		require.EqualValues(t, -1, ttl)
+		require.EqualValues(t, 1, renew())
+	})
+}

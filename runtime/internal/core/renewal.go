@@ -23,17 +23,19 @@ func (c *Client) Renew(leases []*watchdog.Lease, ttls []time.Duration) []error {
 		patience = min(patience, l.Patience(at))
 		renewals[i] = transport.Renewal{Key: l.Key(), Owner: l.Owner(), TTL: ttls[i]}
 	}
-	outcomes := c.Net.Renew(kind, c.Wire.Renewals(kind), renewals, patience/2) // the time until the watchdog tries again is half over then
-	for i, err := range outcomes {
-		if !errors.Is(err, transport.ErrRefused) {
-			continue
-		}
-		outcomes[i] = watchdog.ErrRefused
-		if l, ok := leases[i].Holding.(interface{ Fewer(owner string) bool }); ok && l.Fewer(renewals[i].Owner) {
-			outcomes[i] = ErrFewer
+	errs := make([]error, len(leases))
+	for i, outcome := range c.Net.Renew(kind, c.Wire.Renewals(kind), renewals, patience/2) { // the time until the watchdog tries again is half over then
+		switch errs[i] = outcome.Err; {
+		case outcome.Err == nil && kind == protocol.RenewPermits:
+			c.Watchdog.Bound(leases[i], at, outcome.Lasts)
+		case errors.Is(outcome.Err, transport.ErrRefused):
+			errs[i] = watchdog.ErrRefused
+			if l, ok := leases[i].Holding.(interface{ Fewer(owner string) bool }); ok && l.Fewer(renewals[i].Owner) {
+				errs[i] = ErrFewer
+			}
 		}
 	}
-	return outcomes
+	return errs
 }
 
 // renewal returns the way to renew leases of a kind.

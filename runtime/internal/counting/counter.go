@@ -156,10 +156,10 @@ func (s permits[T]) Grant(w *engine.Waiter[T], sent, ends time.Time) bool {
 	if !w.Terms.Polling {
 		s.c.Listen(s.Name)
 	}
-	if !ends.IsZero() {
-		s.c.Watchdog.Bound(&p.guard, ends)
-	}
 	s.c.Watchdog.Start(&p.guard, sent, ttl)
+	if !ends.IsZero() {
+		s.c.Watchdog.Bound(&p.guard, sent, ends.Sub(sent))
+	}
 	if hold := w.For.MaxHold(); hold > 0 {
 		s.c.Watchdog.Limit(&p.guard, began.Add(hold).Std())
 	}

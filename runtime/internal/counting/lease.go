@@ -10,12 +10,28 @@ import (
 	"github.com/lockgen/lockgen/runtime/internal/watchdog"
 )
 
+// ask sends a request about the permit raw, at sent, and returns how long that lasts. The permits of this process with this id are trusted for no longer
+// than the semaphore lasts.
+func (c *Client) ask(cmd protocol.Command, raw string, sent time.Time, here *Count) (left int64, err error) {
+	reply, err := c.Net.Run(cmd).Ints()
+	if err != nil {
+		return 0, err
+	}
+	left, lasts, err := protocol.ReadPermitLease(reply)
+	if err == nil && left != protocol.NoPermit {
+		for _, p := range here.holding(raw) {
+			c.Watchdog.Bound(&p.guard, sent, lasts)
+		}
+	}
+	return left, err
+}
+
 // Lease returns how long the permit raw of a semaphore lasts in milliseconds. A fixed permit of this process with only this id is then
 // trusted for as long. here has the permits of this process, or is nil.
 func (c *Client) Lease(key, raw string, here *Count) (int64, error) {
 	sent := monotonic.Now().Std()
 	commands := c.Wire.PermitSemaphore(key)
-	left, err := c.Net.Run(commands.Lease(raw)).Int()
+	left, err := c.ask(commands.Lease(raw), raw, sent, here)
 	if err == nil && left != protocol.NoPermit {
 		for _, p := range here.holding(raw) {
 			if !p.guard.Renew && p.Owner() == raw {
@@ -40,7 +56,7 @@ func (c *Client) SetLease(key, raw string, d time.Duration, here *Count) (int64,
 	}
 	commands := c.Wire.PermitSemaphore(key)
 	resends := c.Net.Resent()
-	left, err := c.Net.Run(commands.SetLease(raw, d)).Int()
+	left, err := c.ask(commands.SetLease(raw, d), raw, sent, here)
 	outcome := watchdog.Refused
 	switch {
 	case transport.Unknown(err), transport.Unconfirmed(err), err != nil && c.Net.Resent() != resends: // the first one may have been done

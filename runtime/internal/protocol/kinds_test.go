@@ -163,7 +163,9 @@ func TestRenewal(t *testing.T) {
 	}
 	renewed, err := ReadRenewals([]int64{1, 0, 2}, 3)
 	require.NoError(t, err)
-	require.Equal(t, []bool{true, false, false}, []bool{renewed.Has(0), renewed.Has(1), renewed.Has(2)})
+	require.Equal(t, []bool{true, false, true}, []bool{renewed.Has(0), renewed.Has(1), renewed.Has(2)})
+	require.Negative(t, renewed.Lasts(0))
+	require.Equal(t, 2*time.Millisecond, renewed.Lasts(2))
 	_, err = ReadRenewals([]int64{1}, 2)
 	require.EqualError(t, err, "1 replies to 2 renewals")
 }

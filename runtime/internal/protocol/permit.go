@@ -74,14 +74,13 @@ func (s *PermitSemaphore) SetTotal(r Request, n int) Command {
 	return Command{scripts.PermitSet, append(s.keys(), s.requests), r.args(strconv.Itoa(n), s.p.publish)}
 }
 
-// NoPermit is the reply of [PermitSemaphore.Lease] if the permit does not exist.
+// NoPermit is for how long a permit lasts that does not exist.
 const NoPermit = -2
 
-// Lease returns the command that asks how long a permit lasts, in milliseconds, -1 for ever. [NoPermit] is its reply if it
-// does not exist.
+// Lease returns the command that asks how long a permit lasts. [ReadPermitLease] reads its reply.
 func (s *PermitSemaphore) Lease(id string) Command { return s.lease(id, "") }
 
-// SetLease returns the command that has a permit end after d, or never if d is negative. It replies as [PermitSemaphore.Lease].
+// SetLease returns the command that has a permit end after d, or never if d is negative. [ReadPermitLease] reads its reply.
 func (s *PermitSemaphore) SetLease(id string, d time.Duration) Command {
 	if d < 0 {
 		return s.lease(id, "-1")
@@ -91,6 +90,15 @@ func (s *PermitSemaphore) SetLease(id string, d time.Duration) Command {
 
 func (s *PermitSemaphore) lease(id, ms string) Command {
 	return Command{scripts.PermitLease, s.keys(), []string{id, s.p.publish, ms}}
+}
+
+// ReadPermitLease reads how long a permit lasts, in milliseconds, -1 for ever, or [NoPermit], and how long the semaphore lasts, and all its permits
+// with it: negative for ever.
+func ReadPermitLease(reply []int64) (left int64, lasts time.Duration, err error) {
+	if err := short(scripts.PermitLease, reply, 2); err != nil {
+		return 0, 0, err
+	}
+	return reply[0], Milliseconds(reply[1]), nil
 }
 
 // Count returns the command that asks how many permits are available and how many are taken. initial is how many a semaphore has in

@@ -52,4 +52,12 @@ func ReadRenewals(reply []int64, n int) (Renewed, error) {
 type Renewed []int64
 
 // Has reports whether the owner of request i has its key.
-func (r Renewed) Has(i int) bool { return r[i] == 1 }
+func (r Renewed) Has(i int) bool { return r[i] > 0 }
+
+// Lasts returns for how long the owner of request i has its key, however often it is renewed: negative for ever.
+func (r Renewed) Lasts(i int) time.Duration {
+	if r[i] == 1 {
+		return -1
+	}
+	return Milliseconds(r[i])
+}

@@ -28,7 +28,7 @@ var allMutants = []mutant{
 	},
 	{
 		name: "refused renewals believed", kind: "mutex",
-		old: "		outcomes[i] = watchdog.ErrRefused\n", new: "		outcomes[i] = nil\n",
+		old: "		errs[i] = watchdog.ErrRefused\n", new: "		errs[i] = nil\n",
 	},
 	{
 		name: "release without owner", kind: "mutex", script: "release.lua",

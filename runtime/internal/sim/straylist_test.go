@@ -154,7 +154,7 @@ var strayMutants = []mutant{
 	},
 	{
 		strays: true, name: "one permit is said to last a second longer", kind: "permits", script: "permit_lease.lua",
-		old: "return over - now\n", new: "return over - now + 1000\n",
+		old: "local left = over - now\n", new: "local left = over - now + 1000\n",
 	},
 	{
 		strays: true, name: "as many permits as before are announced", kind: "permits", script: "permit_set.lua",

@@ -27,7 +27,7 @@ func TestRenew_WhatAnotherConnectionReadIsReadAgain(t *testing.T) {
 			t.Parallel()
 			net, p, u := start(t, nil, Config{Tracking: true})
 			renew := func(key string, patience time.Duration) {
-				require.ErrorIs(t, net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), []Renewal{{key, p.Owner(1), time.Minute}}, patience)[0], ErrRefused)
+				require.ErrorIs(t, net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), []Renewal{{key, p.Owner(1), time.Minute}}, patience)[0].Err, ErrRefused)
 			}
 			net.Listen(t.Name(), func(hub.Event) {})
 			require.False(t, net.TracksChanges())

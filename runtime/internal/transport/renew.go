@@ -42,6 +42,12 @@ type Renewal struct {
 	TTL        time.Duration
 }
 
+// An Outcome is what became of a renewal.
+type Outcome struct {
+	Err   error         // nil, [ErrRefused], or another one if it is unknown
+	Lasts time.Duration // for how long the owner has the key, however often it is renewed: negative for ever; of a renewal without an error
+}
+
 // ErrRefused is the outcome of a renewal that Redis refused: the key is not the owner's.
 var ErrRefused = errors.New("the key is not the owner's")
 
@@ -53,12 +59,12 @@ type parcel struct {
 
 // Renew renews leases of one kind and returns the outcome of each. In a cluster each slot has a parcel of its own, and the
 // parcels of one server go to it together. A connection that has taken longer than patience for an answer is avoided.
-func (t *Transport) Renew(kind protocol.Renewal, batch protocol.Batch, rs []Renewal, patience time.Duration) []error {
+func (t *Transport) Renew(kind protocol.Renewal, batch protocol.Batch, rs []Renewal, patience time.Duration) []Outcome {
 	places := make([]int, len(rs))
 	for i := range places {
 		places[i] = i
 	}
-	outcomes := make([]error, len(rs))
+	outcomes := make([]Outcome, len(rs))
 	again := t.renewParcels(kind, t.parcels(kind, batch, rs, places), patience, outcomes)
 	if len(again) > 0 { // the slot is moving: each key alone is with one server or the other
 		var each []parcel
@@ -94,7 +100,7 @@ func (t *Transport) parcels(kind protocol.Renewal, batch protocol.Batch, rs []Re
 }
 
 // renewParcels sends the parcels and notes the outcome of each renewal. It returns the renewals that are to be sent alone.
-func (t *Transport) renewParcels(kind protocol.Renewal, parcels []parcel, patience time.Duration, outcomes []error) (again []int) {
+func (t *Transport) renewParcels(kind protocol.Renewal, parcels []parcel, patience time.Duration, outcomes []Outcome) (again []int) {
 	commands := make([]protocol.Command, len(parcels))
 	for i, p := range parcels {
 		commands[i] = p.Command
@@ -123,11 +129,11 @@ func (t *Transport) renewParcels(kind protocol.Renewal, parcels []parcel, patien
 		for j, place := range p.places {
 			switch {
 			case err != nil:
-				outcomes[place] = err
+				outcomes[place] = Outcome{Err: err}
 			case renewed.Has(j):
-				outcomes[place] = nil
+				outcomes[place] = Outcome{Lasts: renewed.Lasts(j)}
 			default:
-				outcomes[place] = ErrRefused
+				outcomes[place] = Outcome{Err: ErrRefused}
 			}
 		}
 	}

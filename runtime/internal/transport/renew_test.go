@@ -45,7 +45,7 @@ func TestRenew_KeysOnTheirWayBehindAProxy(t *testing.T) {
 				Client: proxied{redistest.Shared(t).NewClient(), one, two}, UUID: process.UUID, User: u, Stopped: stopped, OpTimeout: 10 * time.Second,
 				Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 			})
-			for _, err := range net.Renew(kind, process.Renewals(kind), []Renewal{{one, process.Owner(1), time.Minute}, {two, process.Owner(2), time.Minute}}, time.Minute) {
+			for _, err := range errorsOf(net.Renew(kind, process.Renewals(kind), []Renewal{{one, process.Owner(1), time.Minute}, {two, process.Owner(2), time.Minute}}, time.Minute)) {
 				require.ErrorIs(t, err, ErrRefused, "nothing is held")
 			}
 			close(stopped)
@@ -88,7 +88,7 @@ func TestRenew_InLargeBatchesAfterTheServerWasBusy(t *testing.T) {
 		many = append(many, Renewal{fmt.Sprint("k", i), p.Owner(1), time.Minute})
 	}
 	renew := func() error {
-		return net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), many, time.Minute)[0]
+		return net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), many, time.Minute)[0].Err
 	}
 	require.ErrorIs(t, renew(), ErrRefused) // loads the scripts
 	require.ErrorIs(t, renew(), ErrRefused)

@@ -178,6 +178,14 @@ func TestRunBatch(t *testing.T) {
 	require.Error(t, net.RunBatch(p.Inspect(key)), "which is no batch")
 }
 
+// errorsOf returns the errors of renewals.
+func errorsOf(outcomes []Outcome) (errs []error) {
+	for _, o := range outcomes {
+		errs = append(errs, o.Err)
+	}
+	return errs
+}
+
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	for name, tracking := range map[string]bool{"tracked": true, "not tracked": false} {
@@ -190,9 +198,9 @@ func TestRenew(t *testing.T) {
 			require.NoError(t, server.Do("HSET", "theirs", p.Owner(2), "1").Error())
 			require.NoError(t, server.Do("SET", "text", "1").Error())
 			renew := func() []error {
-				return net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), []Renewal{
+				return errorsOf(net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), []Renewal{
 					{"ours", p.Owner(1), time.Minute}, {"theirs", p.Owner(3), time.Minute}, {"text", p.Owner(4), time.Minute},
-				}, time.Second)
+				}, time.Second))
 			}
 			require.Equal(t, []error{nil, ErrRefused, ErrRefused}, renew())
 			ttl, ours, err := net.TTL("ours", p.Owner(1))
@@ -256,7 +264,7 @@ func TestRenew_Many(t *testing.T) {
 				require.NoError(t, server.Do("HSET", rs[i].Key, p.Owner(1), "1").Error())
 			}
 			renew := func(first, last error) {
-				outcomes := net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), rs, 10*time.Second)
+				outcomes := errorsOf(net.Renew(protocol.RenewLock, p.Renewals(protocol.RenewLock), rs, 10*time.Second))
 				require.Equal(t, []error{first, last}, []error{outcomes[0], outcomes[leases-1]})
 				require.NotContains(t, outcomes[1:leases-1], ErrRefused)
 			}

@@ -46,6 +46,7 @@ type extra struct {
 	looks   int            // number of reasons to look since the last confirmed request
 	limit   monotonic.Time // from when on the lease is not renewed; zero for never
 	bound   monotonic.Time // when the key ends, whatever a request for it says; zero for never
+	sure    monotonic.Time // how long it is trusted at most because of that
 	least   atomic.Int64   // until when the key must live at least, a monotonic.Time; zero without such a request
 	longer  atomic.Bool    // a request for such a time was sent, or is about to be: the server may have run it without our knowing
 	failing error          // of the last try, nil after a confirmed one
@@ -120,11 +121,7 @@ func (w *Watchdog) confirm(l *Lease, sent monotonic.Time, ttl time.Duration) {
 		x.failing, x.looks = nil, 0
 		ttl = x.updates.worth(sent, ttl)
 	}
-	lives := ttl
-	if bound := l.rare().bound; !bound.IsZero() {
-		lives = min(ttl, bound.Sub(sent))
-	}
-	l.trust(max(l.trusted(), sent.Add(lives-Margin(lives))), max(l.end(), sent.Add(lives)))
+	l.trust(max(l.trusted(), sent.Add(ttl-Margin(ttl))), max(l.end(), sent.Add(ttl)))
 	if !sent.Before(l.sent) {
 		l.sent = sent
 		if l.next.IsZero() || l.next.After(monotonic.Now()) && !sent.Before(w.recheck) {

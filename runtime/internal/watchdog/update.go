@@ -88,8 +88,11 @@ func (w *Watchdog) Update(l *Lease, sent time.Time, ttl, late time.Duration, ext
 	}
 }
 
-// trust sets when the trust in l and its key end. The caller holds Watchdog.mu.
+// trust sets when the trust in l and its key end, at most when the key ends whatever a request says. The caller holds Watchdog.mu.
 func (l *Lease) trust(until, ends monotonic.Time) {
+	if x := l.rare(); !x.bound.IsZero() {
+		until, ends = min(until, x.sure), min(ends, x.bound)
+	}
 	l.until.Store(int64(until))
 	l.ends.Store(int64(ends))
 }

@@ -238,3 +238,39 @@ func TestUpdate_BesideOneOfUnknownOutcome(t *testing.T) {
 		})
 	}
 }
+
+// A lease ends with its key, also if the client learns of that end later than the grant, or if that end changes.
+func TestWatchdog_ABoundThatIsLearnedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(said(newServer(up).renew), atMost(1), nil)
+		defer w.Close()
+		l, lost := lease("a", time.Hour, false)
+		start := time.Now()
+		trusted := func(d time.Duration) {
+			t.Helper()
+			require.Equal(t, d, l.Until().Sub(start))
+		}
+		w.Start(l, start, time.Hour)
+		w.Bound(l, start, -1)
+		trusted(time.Hour - 3*time.Second)
+		w.Bound(l, start, 10*time.Second)
+		trusted(9 * time.Second)
+		advance(time.Second)
+		w.Extend(l, time.Now(), time.Hour)
+		trusted(9 * time.Second)
+		w.Bound(l, start, 5*time.Second) // an answer that came late
+		trusted(9 * time.Second)
+		settle := w.Update(l, time.Now(), 2*time.Second, late, true)
+		w.Bound(l, time.Now(), 4*time.Second)
+		settle(Refused)
+		trusted(time.Second + 3600*ms)
+
+		w.Bound(l, time.Now(), -1)
+		trusted(time.Second + 3600*ms)
+		w.Extend(l, time.Now(), time.Hour)
+		trusted(time.Second + time.Hour - 3*time.Second)
+		w.Bound(l, time.Now(), 10*time.Second)
+		require.Equal(t, ErrElapsed, <-lost)
+		require.Equal(t, 10*time.Second, time.Since(start))
+	})
+}

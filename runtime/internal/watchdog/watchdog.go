@@ -231,11 +231,21 @@ func (w *Watchdog) Extends(l *Lease) {
 	l.more().longer.Store(true)
 }
 
-// Bound records that the key of l ends at the time at, whatever a request for l says: l is trusted for no longer. Call it before [Watchdog.Start].
-func (w *Watchdog) Bound(l *Lease, at time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l.more().bound = monotonic.Of(at)
+// Bound records what the answer to a request that was sent at sent says of the end of the key of l: it ends lasts later, whatever a request for l
+// says, or does not, if lasts is negative. l is trusted for no longer, until a later answer says something else.
+func (w *Watchdog) Bound(l *Lease, sent time.Time, lasts time.Duration) {
+	asked := monotonic.Of(sent)
+	w.change(l, func() {
+		if asked.Before(l.sent) || lasts < 0 && l.rare().bound.IsZero() {
+			return
+		}
+		x := l.more()
+		x.bound, x.sure = 0, 0
+		if lasts >= 0 {
+			x.bound, x.sure = asked.Add(lasts), asked.Add(lasts-Margin(lasts))
+		}
+		l.trust(l.trusted(), l.end())
+	})
 }
 
 // Extend records that the server was asked at sent to keep l for ttl, and has confirmed it. Later

@@ -377,8 +377,8 @@ func TestWatchdog_ABoundEndsTheLeaseByTheClock(t *testing.T) {
 		start := time.Now()
 		lost := make(chan loss, 2)
 		l := &Lease{Holding: loser(func(cause error) { lost <- loss{time.Since(start), cause} }), TTL: 30 * time.Second, Renew: true}
-		w.Bound(l, start.Add(45*time.Second))
 		w.Start(l, start, 30*time.Second)
+		w.Bound(l, start, 45*time.Second)
 		got := <-lost
 		require.Equal(t, ErrElapsed, got.cause, "not that no renewal was confirmed")
 		require.Greater(t, got.at, 40*time.Second)

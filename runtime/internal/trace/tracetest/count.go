@@ -85,7 +85,8 @@ func CountEvents(script string, keys, args []string, answer string, calls [][]st
 	case "permit_count":
 		add(keys[0], keys[1], spec.CountSaid{Action: "Look", Make: number(args[1])})
 	case "permit_lease":
-		add(keys[0], keys[1], spec.CountSaid{Action: "Lease", Wants: []spec.Want{{IDs: ids(args[0]), TTL: number(args[2])}}})
+		// The specification does not have the second number, the time to live of the semaphore.
+		add(keys[0], keys[1], spec.CountSaid{Action: "Lease", Reply: reply[:min(len(reply), 1)], Wants: []spec.Want{{IDs: ids(args[0]), TTL: number(args[2])}}})
 	case "permit_set":
 		add(keys[0], keys[1], spec.CountSaid{Action: "Total", Request: request(0, keys[3]), Make: number(args[3])})
 	case "semaphore_set":
