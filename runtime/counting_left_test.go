@@ -189,6 +189,30 @@ func TestFault_Semaphore_LateDrainStaysAfterAnother(t *testing.T) {
 	})
 }
 
+// So it is with permits that are on their way back when the next Drain begins.
+func TestFault_Semaphore_AnotherDrainEndsTheReleaseOfALateOne(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, lockrt.Options{})
+	s := l.tenPermits(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	drains := l.proxy.DropReply(redistest.EvalSHA(scripts.SemaphoreDrain.SHA1()), 0, redistest.Close)
+	releases := l.proxy.DropRequest(redistest.EvalSHA(scripts.SemaphoreRelease.SHA1()), 0, redistest.Close)
+	got := later(func() error { _, err := s.Drain(ctx); return err })
+	until(t, "it has taken all", func() bool { return number(t, l.server, "GET", l.key) == 0 })
+	cancel()
+	require.ErrorIs(t, receive(t, got, "the call that gave up"), context.Canceled)
+	drains.Stop()
+	until(t, "they are on their way back", func() bool { return releases.Lost() > 0 })
+	n, err := s.Drain(patient(t))
+	require.NoError(t, err)
+	require.Zero(t, n)
+	releases.Stop()
+	require.NoError(t, l.client.Close(), "which waits for what goes on in the background")
+	requireInt(t, 0, l.server, "GET", l.key)
+	l.server.Do("DEL", l.key)
+}
+
 // A change that Redis confirms is not undone by earlier ones of the same client, whose callers have left.
 func TestFault_Permit_SetPermitsIsNotOvertaken(t *testing.T) {
 	t.Parallel()

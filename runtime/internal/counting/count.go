@@ -63,8 +63,8 @@ type Count struct {
 	entry   Entry
 	mu      *sync.Mutex // of the entry
 	changes *engine.Changes
-	drains  atomic.Int64         // how many have begun
-	permits map[*Permit]struct{} // that this process holds; guarded by mu
+	drained atomic.Pointer[drain] // the last one that has begun, or nil
+	permits map[*Permit]struct{}  // that this process holds; guarded by mu
 }
 
 // An Entry is the place of a count in the client, which forgets it when nothing refers to it.
@@ -123,20 +123,25 @@ func (k *Count) Change(ctx context.Context, anyway bool, cmd func(protocol.Reque
 // request is Change, and reports whether the outcome is known. undo is for a change that takes something, see [engine.Changes.Change].
 func (k *Count) request(ctx context.Context, anyway bool, cmd func(protocol.Request) protocol.Command, undo *engine.Undo) (n int64, known bool, err error) {
 	var said refusal
-	n, answered, err := k.changes.Change(ctx, k.c.OpTimeout, anyway, func(number, oldest uint64, left <-chan struct{}) (int64, error) {
-		reply, again := k.c.Net.RunUntil(left, cmd(numbered(number, oldest)))
-		n, err := said.hear(inTime(reply.Int()))
-		if again && err != nil {
-			err = &oneOfSeveral{err}
-		}
-		return n, err
-	}, undo)
+	n, answered, err := k.changes.Change(ctx, k.c.OpTimeout, anyway, k.sending(cmd, &said), undo)
 	if one, ok := errors.AsType[*oneOfSeveral](err); ok {
 		answered, err = false, one.error
 	}
 	known = answered && !transport.Unknown(err)
 	n, err = k.changed(ctx, anyway, n, answered, err, &said)
 	return n, known, err
+}
+
+// sending returns what sends a numbered request.
+func (k *Count) sending(cmd func(protocol.Request) protocol.Command, said *refusal) engine.Send {
+	return func(number, oldest uint64, left <-chan struct{}) (int64, error) {
+		reply, again := k.c.Net.RunUntil(left, cmd(numbered(number, oldest)))
+		n, err := said.hear(inTime(reply.Int()))
+		if again && err != nil {
+			err = &oneOfSeveral{err}
+		}
+		return n, err
+	}
 }
 
 // insist calls send until it is answered: for the caller at most for the time limit of calls, and then in the background.
@@ -204,34 +209,6 @@ func (k *Count) Add(ctx context.Context, n int, missing protocol.Missing, anyway
 func (k *Count) Create(ctx context.Context, n int, ttl time.Duration) (int64, error) {
 	permits := k.semaphore()
 	return k.Change(ctx, false, func(r protocol.Request) protocol.Command { return permits.Create(r, n, ttl) })
-}
-
-// Drain takes all free permits of a semaphore, and returns how many. Those that it takes when the caller has left, or has got an error, it gives back,
-// unless another Drain has begun since: after that none is to be free.
-func (k *Count) Drain(ctx context.Context) (int64, error) {
-	permits, mine := k.semaphore(), k.drains.Add(1)
-	n, _, err := k.request(ctx, false, permits.Drain, &engine.Undo{
-		Withdraw: func(number, oldest uint64) (int64, error) {
-			round := protocol.Round{Request: numbered(number, oldest), Again: true}
-			return inTime(k.c.Net.Ask(permits.Acquire(round, nil)).Int())
-		},
-		Late: func(n int64) {
-			if k.drains.Load() == mine {
-				k.putBack(int(n))
-			}
-		},
-	})
-	return n, err
-}
-
-// putBack gives permits back that nobody wants.
-func (k *Count) putBack(n int) {
-	if n == 0 {
-		return
-	}
-	if _, err := k.Add(context.Background(), n, protocol.LeaveMissing, true); err != nil {
-		k.c.Logger.Warn("lockgen: permits could not be given back", "kind", k.Kind, "key", k.Name, "permits", n, "error", err)
-	}
 }
 
 // SetTotal sets how many permits there are in all.

@@ -91,22 +91,48 @@ type Undo struct {
 // Without anyway, Change closes left and calls send no more when the caller leaves. The number is settled then: the next request tells Redis to refuse
 // the late copies of this one. A request that is under way may take effect once all the same. With an undo, Change finds out what it did, also if
 // the caller gets an error since there is no answer. Until then the number is not settled.
-func (ch *Changes) Change(ctx context.Context, limit time.Duration, anyway bool, send func(number, oldest uint64, left <-chan struct{}) (int64, error), undo *Undo) (n int64, answered bool, err error) {
+func (ch *Changes) Change(ctx context.Context, limit time.Duration, anyway bool, send Send, undo *Undo) (n int64, answered bool, err error) {
+	end := withCaller
+	if anyway {
+		end = onItsOwn
+	}
+	return ch.change(ctx, limit, end, send, undo)
+}
+
+// ChangeUntil is Change for a caller that waits for as long as Insist goes on, or until ctx ends: limit is only for a client that is closed. When
+// ChangeUntil returns, the number is settled: the next request tells Redis to refuse the late copies of this one.
+func (ch *Changes) ChangeUntil(ctx context.Context, limit time.Duration, send Send) (n int64, answered bool, err error) {
+	return ch.change(ctx, limit, withContext, send, nil)
+}
+
+// A Send sends a request with its number, and the oldest one that is not settled. Left is closed when nobody waits for the answer.
+type Send func(number, oldest uint64, left <-chan struct{}) (int64, error)
+
+func (ch *Changes) change(ctx context.Context, limit time.Duration, end ending, send Send, undo *Undo) (n int64, answered bool, err error) {
 	ch.mu.Lock()
 	number := ch.enroll()
 	ch.mu.Unlock()
-	return ch.insist(ctx, limit, anyway, number, func(oldest uint64, left <-chan struct{}) (int64, error) { return send(number, oldest, left) }, undo)
+	return ch.insist(ctx, limit, end, number, func(oldest uint64, left <-chan struct{}) (int64, error) { return send(number, oldest, left) }, undo)
 }
+
+// An ending says when a change without an answer ends.
+type ending uint8
+
+const (
+	withCaller  ending = iota // when its caller leaves, which waits until its context ends, and for the time limit at most
+	onItsOwn                  // when Redis may soon have forgotten it: it goes on when its caller has left
+	withContext               // then, or when the context of its caller ends, which waits without a time limit
+)
 
 // Insist calls send until it is answered, and then wakes the waiters of this process. It returns the answer, or answered is false: the
 // caller waits until ctx ends, and for limit at most. After that send goes on in the background. In the end Insist gives up.
 // An error after a request with an unknown outcome is no answer either: the earlier one may have been done. Then
 // answered is false, too, with the error.
 func (ch *Changes) Insist(ctx context.Context, limit time.Duration, send func() (int64, error)) (n int64, answered bool, err error) {
-	return ch.insist(ctx, limit, true, 0, func(uint64, <-chan struct{}) (int64, error) { return send() }, nil)
+	return ch.insist(ctx, limit, onItsOwn, 0, func(uint64, <-chan struct{}) (int64, error) { return send() }, nil)
 }
 
-func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool, number uint64, send func(oldest uint64, left <-chan struct{}) (int64, error), undo *Undo) (n int64, answered bool, err error) {
+func (ch *Changes) insist(ctx context.Context, limit time.Duration, end ending, number uint64, send func(oldest uint64, left <-chan struct{}) (int64, error), undo *Undo) (n int64, answered bool, err error) {
 	type reply struct {
 		n     int64
 		err   error
@@ -116,7 +142,7 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 	soon := began.Add(min(insistence, limit)) // after that Redis may have forgotten the result
 	left := make(chan struct{})               // closed under ch.mu
 	un := unanswered{host: ch.host, left: left, soon: soon, over: soon}
-	if anyway {
+	if end != withCaller {
 		un.over = began.Add(insistence)
 	}
 	done := make(chan reply, 1) // sent to under ch.mu: so the caller gets the reply, or the undo does
@@ -149,7 +175,7 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 			switch {
 			case doubtful:
 				ch.undo(undo, number, un, began)
-			case passing && anyway:
+			case passing && end != withCaller && !gone:
 				ch.host.Abandoned(false, err)
 			case gone && err == nil && undo != nil:
 				undo.Late(n)
@@ -157,13 +183,17 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 			return
 		}
 	})
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+	var late <-chan time.Time
+	if end != withContext {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		late = timer.C
+	}
 	select {
 	case r := <-done:
 		return r.n, !r.maybe, r.err
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-late:
 	}
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -172,10 +202,10 @@ func (ch *Changes) insist(ctx context.Context, limit time.Duration, anyway bool,
 		return r.n, !r.maybe, r.err
 	default:
 	}
-	if !anyway {
+	if end != onItsOwn {
 		close(left)
 	}
-	if !anyway && undo == nil {
+	if end != onItsOwn && undo == nil {
 		ch.settled(number)
 	}
 	return 0, false, nil

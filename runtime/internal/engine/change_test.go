@@ -54,6 +54,68 @@ func TestChange_SendsNoMoreWhenTheCallerHasLeft(t *testing.T) {
 	}
 }
 
+// A change until a context ends is sent for as long as Insist sends, and its caller waits for that long, or until the context ends: the number is
+// settled then.
+func TestChangeUntil(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		ends  time.Duration // of the context
+		takes time.Duration // until there is an answer
+		want  error
+	}{
+		"answered":         {time.Hour, 20 * time.Second, nil},
+		"given up":         {time.Hour, time.Hour, errBroke},
+		"ended in a pause": {20*time.Second + 50*time.Millisecond, time.Hour, nil},
+	} {
+		counting(t, nil, func(t *testing.T, x *till) {
+			ctx, cancel := context.WithTimeout(t.Context(), test.ends)
+			defer cancel()
+			var sent atomic.Int32
+			began := monotonic.Now()
+			n, answered, err := x.ChangeUntil(ctx, 5*time.Second, func(uint64, uint64, <-chan struct{}) (int64, error) {
+				sent.Add(1)
+				if monotonic.Since(began) < test.takes {
+					return 0, errBroke
+				}
+				return 7, nil
+			})
+			require.ErrorIs(t, err, test.want, name)
+			require.Equal(t, test.takes < test.ends && test.want == nil, answered, name)
+			if answered {
+				require.EqualValues(t, 7, n, name)
+			}
+			require.Equal(t, test.want != nil, monotonic.Since(began) > 50*time.Second, name)
+			before := sent.Load()
+			n, _, err = x.Change(t.Context(), time.Minute, false, oldest, nil)
+			require.NoError(t, err, name)
+			require.EqualValues(t, 2, n, name)
+			x.goroutines.Wait()
+			require.Equal(t, before, sent.Load(), name)
+			require.Equal(t, test.want != nil, len(x.saw().abandoned) > 0, name)
+		})
+	}
+}
+
+// One that is under way when the context ends is not sent again, nor is its outcome reported.
+func TestChangeUntil_UnderWay(t *testing.T) {
+	t.Parallel()
+	counting(t, nil, func(t *testing.T, x *till) {
+		ctx, cancel := context.WithCancel(t.Context())
+		sent := 0
+		_, answered, err := x.ChangeUntil(ctx, 5*time.Second, func(_, _ uint64, left <-chan struct{}) (int64, error) {
+			sent++
+			cancel()
+			<-left
+			return 0, errBroke
+		})
+		require.False(t, answered)
+		require.NoError(t, err)
+		x.goroutines.Wait()
+		require.Equal(t, 1, sent)
+		require.Empty(t, x.saw().abandoned)
+	})
+}
+
 // A request that is under way when its caller leaves may be done or not. It is not sent again. If it is done all the same, the undo gets the
 // answer, and the waiters of this process wake. If that stays unknown, it is withdrawn, and the undo gets what it did. It is settled then, and not before.
 func TestChange_UnderWayWhenTheCallerLeaves(t *testing.T) {
