@@ -53,7 +53,7 @@ func (ct *Counter[T]) Init(c *Client, kind, key string, entry Entry, mu *sync.Mu
 	case Semaphore:
 		ct.of = semaphores[T]{k, ct.Widen}
 	case Permits:
-		ct.of = permits[T]{semaphores[T]{k, ct.Widen}}
+		ct.of, ct.Most = permits[T]{semaphores[T]{k, ct.Widen}}, protocol.MostPermits
 	case Latch:
 		ct.of, ct.Alike = &latch[T]{Count: k}, true
 	}

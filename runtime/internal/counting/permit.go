@@ -20,6 +20,7 @@ type Permit struct {
 	of     *Count // nil before the grant
 	guard  watchdog.Lease
 
+	granted   int              // how many it was
 	missing   protocol.Missing // says whether its release creates a semaphore
 	releasing atomic.Int32     // calls under way that release some of it
 
@@ -53,7 +54,7 @@ func NewPermit(holder Holder) *Permit { return &Permit{holder: holder} }
 
 // begins gives the permits that d demands to p. The caller holds the lock of k.
 func (p *Permit) begins(k *Count, d *engine.Demand, began monotonic.Time, on engine.Terms) {
-	p.of, p.ids, p.missing = k, d.IDs, protocol.MissingOf(d.Create) // no other goroutine has it yet
+	p.of, p.ids, p.granted, p.missing = k, d.IDs, d.N, protocol.MissingOf(d.Create) // no other goroutine has it yet
 	p.guard = watchdog.Lease{
 		Holding: p.holder.Begin(began),
 		TTL:     on.TTL,
@@ -79,6 +80,9 @@ func (p *Permit) Guard() *watchdog.Lease {
 
 // Kind returns the kind of the guard of p.
 func (p *Permit) Kind() string { return Permits }
+
+// Weight returns how many permits were granted. The watchdog asks for it under its lock.
+func (p *Permit) Weight() int { return p.granted }
 
 // Key returns the name of the semaphore.
 func (p *Permit) Key() string { return p.of.Name }

@@ -20,6 +20,7 @@ import (
 type Counter[T Demanding] struct {
 	Queue WaitQueue[T]
 	Alike bool // all want the same: one answer serves all of them
+	Most  int  // how many permits the waiters of one request want together, unless it is one waiter; 0 for any number
 
 	Changes // its mu is that of the entry, and guards the rest, and Queue
 
@@ -287,8 +288,13 @@ func (ct *Counter[T]) send() {
 		if ct.creator != nil {
 			ct.batch.Create = ct.creator.For.Demand().Create
 		}
+		sum := 0
 		for w := ct.Queue.First; len(ct.batch.Parts) < n; w = w.After {
-			ct.batch.Parts = append(ct.batch.Parts, CountPart[T]{w, *w.For.Demand()})
+			d := *w.For.Demand()
+			if sum += d.N; ct.Most > 0 && sum > ct.Most && len(ct.batch.Parts) > 0 {
+				break
+			}
+			ct.batch.Parts = append(ct.batch.Parts, CountPart[T]{w, d})
 		}
 	}
 	b := ct.batch

@@ -273,6 +273,35 @@ func joined(t *testing.T, x *till, ns ...int) (all []*Waiter[wanting]) {
 	return all
 }
 
+// A request is for a bounded number of permits, unless one waiter wants more.
+func TestCounter_MostPermitsOfOneRequest(t *testing.T) {
+	t.Parallel()
+	counting(t, nil, func(t *testing.T, x *till) {
+		x.Most = 10
+		asked := make(chan struct{})
+		var batches [][]int
+		x.answers(func(b *CountBatch[wanting], _ bool) CountAnswer {
+			<-asked
+			var ns []int
+			for _, p := range b.Parts {
+				ns = append(ns, p.Demand.N)
+			}
+			batches = append(batches, ns)
+			return CountAnswer{Granted: len(ns)}
+		})
+		all := joined(t, x, 6, 4, 3, 20, 5)
+		for _, w := range all {
+			x.Ask(w)
+		}
+		close(asked)
+		x.goroutines.Wait()
+		require.Equal(t, [][]int{{6, 4}, {3}, {20}, {5}}, batches)
+		for _, w := range all {
+			next(t, w, Given)
+		}
+	})
+}
+
 // A waiter that is about to ask when the request of another one brings it what it wants asks for nothing more, and gives that back when it leaves.
 func TestCounter_GrantedBeforeItAsks(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -8,7 +9,9 @@ import (
 
 	"github.com/lockgen/lockgen/runtime/internal/core"
 	"github.com/lockgen/lockgen/runtime/internal/leases"
+	"github.com/lockgen/lockgen/runtime/internal/protocol"
 	"github.com/lockgen/lockgen/runtime/locktest/redistest"
+	"github.com/lockgen/lockgen/scripts"
 )
 
 // A permit is trusted for no longer than its semaphore lasts as soon as the client asks for it again, also if a Java program has shortened that:
@@ -33,5 +36,44 @@ func TestPermit_IsTrustedForNoLongerThanItsSemaphoreLasts(t *testing.T) {
 			require.NoError(t, p.Err())
 			require.NoError(t, p.Release(t.Context()))
 		})
+	}
+}
+
+// The permits of one renewal are bounded, as those of one call are: else a server would do nothing else for many milliseconds.
+func TestPermit_RenewalsAreBounded(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	proxy := redistest.Proxy(t, server.Addr())
+	renewals := make(chan []string, 1000)
+	renews := redistest.EvalSHA(scripts.PermitRenew.SHA1())
+	proxy.OnRequest(func(cmd []string) {
+		if renews(cmd) {
+			renewals <- cmd
+		}
+	})
+	c := clientOf(t, proxy.URL(), core.Settings{})
+	const each, semaphores = protocol.MostPermits/2 + 1, 3
+	var all []*Permit
+	for range semaphores {
+		p, err := c.PermitSemaphore(redistest.Key(t, "p"), each).AcquireN(t.Context(), each, leases.WithWatchdog(time.Hour))
+		require.NoError(t, err)
+		all = append(all, p)
+	}
+	c.base.Watchdog.Recheck()
+	for renewed := map[string]bool{}; len(renewed) < semaphores; {
+		cmd := <-renewals
+		keys, err := strconv.Atoi(cmd[2])
+		require.NoError(t, err)
+		for i := 3; i < 3+keys; i += 3 {
+			renewed[cmd[i]] = true
+		}
+		ids := 0
+		for i := 3 + keys + 1; i < len(cmd); i += 2 {
+			ids += len(cmd[i]) / protocol.PermitLength
+		}
+		require.LessOrEqual(t, ids, protocol.MostPermits)
+	}
+	for _, p := range all {
+		require.NoError(t, p.Release(t.Context()))
 	}
 }

@@ -154,10 +154,6 @@ func (s *PermitSemaphore) Inspect(ctx context.Context) (observe.PermitStanding, 
 	return standing, nil
 }
 
-// mostPermits is how many permits a call can have. Each has an id, which the process stores and sends, and for which a script of Redis needs microseconds:
-// those of a call are bounded, so that no call fills the memory or stops the server.
-const mostPermits = 10_000
-
 // acquire is the common part of all ways to acquire n permits.
 func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []leases.Option) (*Permit, error) {
 	s, ctx = core.OrZero(s), core.Present(ctx)
@@ -166,8 +162,8 @@ func (s *PermitSemaphore) acquire(ctx context.Context, op string, n int, opts []
 	if err := core.FirstError(enough(n, 1), enough(s.permits, 0)); err != nil {
 		return nil, a.Failed(err)
 	}
-	if n > mostPermits {
-		return nil, a.Failed(fmt.Errorf("%w: %d permits are more than a call can have, %d", failure.ErrBadOption, n, mostPermits))
+	if n > protocol.MostPermits {
+		return nil, a.Failed(fmt.Errorf("%w: %d permits are more than a call can have, %d", failure.ErrBadOption, n, protocol.MostPermits))
 	}
 	var p *Permit
 	err := s.c.count(ctx, &a, func() *counting.Demand {

@@ -20,6 +20,10 @@ func (p *Process) PermitSemaphore(key string) PermitSemaphore {
 
 func (s *PermitSemaphore) keys() []string { return []string{s.key, s.channel, s.leases} }
 
+// MostPermits is how many permits a call can have, and one request of several calls. Each has an id, which the process stores and sends, and for which a
+// script of Redis needs microseconds: they are bounded, so that no call fills the memory, and no request stops the server.
+const MostPermits = 10_000
+
 // A Permits is what one waiter wants: permits under ids of 16 bytes each, one behind the other.
 type Permits struct {
 	IDs   string

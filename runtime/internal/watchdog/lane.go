@@ -38,6 +38,8 @@ const (
 	atOnce = 2
 	// mostHung is how many more there may be for those that hang.
 	mostHung = 6
+	// heaviest is the weight of a batch at most, unless it is that of one lease.
+	heaviest = 10_000
 )
 
 // lane returns the lane of l.
@@ -169,11 +171,14 @@ func (w *Watchdog) start(id laneID, ln *lane) {
 // take returns the next requests to send, of leases that are still guarded.
 func (ln *lane) take(most int) []request {
 	var batch []request
-	n := 0
+	n, weight := 0, 0
 	for ; n < len(ln.queue) && len(batch) < most; n++ {
 		r := ln.queue[n]
 		if r.lease.index < 0 {
 			continue
+		}
+		if weight += r.lease.weight(); weight > heaviest && len(batch) > 0 {
+			break
 		}
 		if !r.looks {
 			r.lease.stage = stageSent

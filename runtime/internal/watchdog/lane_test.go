@@ -351,3 +351,35 @@ func TestWatchdog_BatchesChange(t *testing.T) {
 		}
 	})
 }
+
+// A heavy holding is one of so many keys.
+type heavy struct {
+	loser
+
+	keys int
+}
+
+func (h heavy) Weight() int { return h.keys }
+
+// A batch is of a bounded weight, unless one lease weighs more.
+func TestWatchdog_BatchesAreNotTooHeavy(t *testing.T) {
+	ln := new(lane)
+	for _, keys := range []int{heaviest / 2, heaviest / 2, 1, heaviest, 2 * heaviest, 3, 4} {
+		ln.queue = append(ln.queue, request{lease: &Lease{Holding: heavy{keys: keys}}})
+	}
+	ln.queue = append(ln.queue, request{lease: &Lease{Holding: loser(nil)}})
+	var batches [][]int
+	for {
+		var weights []int
+		for _, r := range ln.take(3) {
+			require.Equal(t, stageSent, r.lease.stage)
+			weights = append(weights, r.lease.weight())
+		}
+		if weights == nil {
+			break
+		}
+		batches = append(batches, weights)
+	}
+	require.Equal(t, [][]int{{heaviest / 2, heaviest / 2}, {1}, {heaviest}, {2 * heaviest}, {3, 4, 1}}, batches)
+	require.Empty(t, ln.queue)
+}

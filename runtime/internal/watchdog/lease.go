@@ -101,6 +101,14 @@ func (l *Lease) trusted() monotonic.Time { return monotonic.Time(l.until.Load())
 // Extended reports whether a request asked the key to live for longer than a renewal does, or is about to.
 func (l *Lease) Extended() bool { return l.rare().longer.Load() }
 
+// weight returns how much a request about the lease has the server do: the work for a lease without a Weight is 1.
+func (l *Lease) weight() int {
+	if h, weighs := l.Holding.(interface{ Weight() int }); weighs {
+		return h.Weight()
+	}
+	return 1
+}
+
 // Age returns for how long it has been granted at the time at.
 func (l *Lease) Age(at monotonic.Time) time.Duration { return at.Sub(l.Began()) }
 
