@@ -311,8 +311,11 @@ func TestLease_TTLOfAKeyThatIsGone(t *testing.T) {
 		require.ErrorIs(t, lease.Unlock(t.Context()), lockrt.ErrLost, name)
 
 		lease = ok(t)(m.Lock(patient(t)))
-		free(t, lease)
-		_, err = lease.TTL(patient(t))
-		require.ErrorIs(t, err, lockrt.ErrReleased, name)
+		inner := ok(t)(m.Lock(lease.Context()))
+		for _, l := range []*lockrt.Lease{inner, lease} {
+			free(t, l)
+			_, err = l.TTL(patient(t))
+			require.ErrorIs(t, err, lockrt.ErrReleased, name)
+		}
 	}
 }

@@ -109,18 +109,18 @@ local function lasts(key)
 end
 
 -- keep has taken permits last for as long as their semaphore, and returns what lasts says of them: a program of Redisson, or one that
--- creates the semaphore, may have removed the time to live of the semaphore alone, and permits that end before it never come back.
+-- creates the semaphore, may have removed the time to live of the semaphore alone, and permits that end before it never come back. If the semaphore
+-- ends before them, they end with it: the next program that acquires one sees to that.
 local function keep(permits, leases)
-  local ends = lasts(leases)
-  if ends < 0 then
-    return ends
+  local ends, left = lasts(leases), lasts(permits)
+  if ends >= 0 and (left == -1 or left > ends) then
+    redis.call('pexpire', leases, digits(left < 0 and century or left))
+    return left
   end
-  local left = lasts(permits)
-  if left ~= -1 and left <= ends then
-    return ends
+  if left >= 0 then
+    return left
   end
-  redis.call('pexpire', leases, digits(left < 0 and century or left))
-  return left
+  return ends
 end
 
 -- adding returns the command that makes permits available which can expire. Known is how many are available, or nil if there is no semaphore:

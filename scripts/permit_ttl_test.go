@@ -91,7 +91,6 @@ func TestPermits_ASemaphoreThatIsCreatedEndsWithTheTakenOnes(t *testing.T) {
 			"release both":        {hour, func() (int64, error) { return c.giveBackPermits(held+other, "0", "0") }, "2"},
 			"release all or none": {hour, func() (int64, error) { return c.giveBackAll(held) }, "1"},
 			"create":              {hour, func() (int64, error) { return c.createPermits("5", "0") }, "3"},
-			"expired, create":     {-hour, func() (int64, error) { return c.createPermits("5", "0") }, "5"},
 			"resize":              {hour, func() (int64, error) { return c.resizePermits("4") }, "4"},
 		} {
 			c.set(c.takenUntil(time.Now().UnixMilli()+x.over, held, other))
@@ -101,6 +100,11 @@ func TestPermits_ASemaphoreThatIsCreatedEndsWithTheTakenOnes(t *testing.T) {
 			require.Positive(t, c.int("PTTL", "KEY"), name)
 			require.LessOrEqual(t, c.int("PTTL", "KEY"), int64(60_000), name)
 		}
+		c.set(c.takenUntil(time.Now().UnixMilli()-hour, held, other))
+		_, err := c.createPermits("5", "0")
+		require.NoError(t, err)
+		require.Equal(t, "5", c.dump())
+		require.EqualValues(t, -1, c.int("PTTL", "KEY"), "it is to last for ever, and none is taken")
 	})
 }
 
@@ -169,5 +173,14 @@ func TestPermits_SayWhenTheirSemaphoreEnds(t *testing.T) {
 		require.EqualValues(t, 2000, n)
 		require.EqualValues(t, -1, ttl)
 		require.EqualValues(t, 1, renew())
+
+		// The semaphore was created anew, for a shorter time: the next program that acquires a permit has them all end with it.
+		for _, leases := range [][]string{{"PERSIST", c.leases()}, {"PEXPIRE", c.leases(), strconv.Itoa(hour)}} {
+			c.set(append(c.takenUntil(time.Now().UnixMilli()+hour, id), leases, []string{"SET", "KEY", "3", "PX", aMinute}))
+			n, ttl = ask(id, "")
+			minute(n)
+			minute(ttl)
+			minute(renew())
+		}
 	})
 }

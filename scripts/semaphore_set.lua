@@ -23,9 +23,9 @@ end
 local free, ttl = tonumber(ARGV[4]), tonumber(ARGV[6])
 if KEYS[4] then
   free = free - redis.call('zcard', KEYS[4])
-  local left = lasts(KEYS[4])
-  if ttl == 0 and left >= 0 then
-    ttl = math.max(left, 1)
+  if ttl == 0 and redis.call('zcount', KEYS[4], '(' .. digits(clock()), '+inf') > 0 then -- those whose time is over are not taken
+    ttl = lasts(KEYS[4])
+    ttl = ttl < 0 and 0 or math.max(ttl, 1)
   end
 end
 local set = {'set', KEYS[1], digits(free), 'NX'}

@@ -96,8 +96,8 @@ func isJavas(ctx context.Context, l locks.Locker) bool {
 }
 
 // yield releases kept, waits for the member behind them alone and then tries the others. It returns the leases in the
-// order of the members, and the one whose context ends with the first loss. After an error it has released everything;
-// the error is ErrYielded if another one of the members was refused then. Tries end at end, as those of tryTogether.
+// order of the members, and the one whose context ends with the first loss. With an error it returns the leases that the caller has to release, if it has
+// not released all; the error is ErrYielded if another one of the members was refused then. Tries end at end, as those of tryTogether.
 func (m *MultiLock) yield(ctx context.Context, tr *trace.Caller, kept []*leases.Lease, end time.Time, opts []leases.Option, left func() leases.Option) (parts []*leases.Lease, last *leases.Lease, err error) {
 	at := len(kept)
 	tr.Asks(trace.Yields, at, 1)

@@ -27,9 +27,11 @@ func (d *drain) ends() {
 func (k *Count) Drain(ctx context.Context) (int64, error) {
 	permits, mine := k.semaphore(), new(drain)
 	mine.ctx, mine.end = context.WithCancel(context.Background())
+	mine.back.Lock() // a third Drain waits for the first one, too
 	if before := k.drained.Swap(mine); before != nil {
-		before.ends() // Redis refuses late copies of its release behind the request of mine
+		before.ends() // Redis refuses late copies of its release behind the request of mine, unless an older request of this key is not settled
 	}
+	mine.back.Unlock()
 	n, _, err := k.request(ctx, false, permits.Drain, &engine.Undo{
 		Withdraw: func(number, oldest uint64) (int64, error) {
 			round := protocol.Round{Request: numbered(number, oldest), Again: true}

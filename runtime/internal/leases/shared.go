@@ -139,8 +139,13 @@ func (t *Core) ttl() (time.Duration, error) {
 	for {
 		sent := core.Now()
 		ttl, ours, err := t.Client().Net.TTL(t.Key(), t.Guard().Owner())
-		if err != nil || ours {
-			return ttl, err
+		switch {
+		case err != nil:
+			return 0, err
+		case t.released(): // perhaps another lease has the key by now, or lingers
+			return 0, failure.ErrReleased
+		case ours:
+			return ttl, nil
 		}
 		if over, err := t.refused(sent); over {
 			return 0, err

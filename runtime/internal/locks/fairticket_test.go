@@ -352,7 +352,7 @@ func TestFairTicket_AGrantOfItsOwnEndsTheOneThatItFollowsIn(t *testing.T) {
 // for those that follow.
 func TestFairTicket_WhatCameTooEarlyIsForNoCaller(t *testing.T) {
 	t.Parallel()
-	for name, leaves := range map[string]bool{"the caller gets it": false, "the caller has left": true} {
+	for _, name := range []string{"the caller gets it", "the caller has left", "it is lost, too"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := testedFair(t)
@@ -386,7 +386,17 @@ func TestFairTicket_WhatCameTooEarlyIsForNoCaller(t *testing.T) {
 			again := leases.New(r.Client.Core(), core.KindFair, context.Background())
 			again.Core().OwnedBy(o)
 			require.False(t, r.ReenterBy(again), "so would it")
-			if leaves {
+			if name == "it is lost, too" {
+				r.Client.Watchdog.Lose(&g.Guard, watchdog.ErrRefused)
+				goOn()
+				w.Events.Wait()
+				require.True(t, w.Events.TakeIf(engine.Given))
+				require.ErrorIs(t, w.For.Lease.Core().Ended(), failure.ErrLost)
+				require.False(t, x.Events.TakeIf(engine.Given), "the watchdog does not know its lease")
+				r.Leave(x)
+				return
+			}
+			if name == "the caller has left" {
 				op, err := g.End(w.For.Lease)
 				require.NoError(t, err)
 				require.NotNil(t, op, "it is released")

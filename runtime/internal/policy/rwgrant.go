@@ -35,12 +35,12 @@ func (r *RW) Admit(g *resource.Grant, owner *leases.Owner) {
 		switch {
 		case tk.write && !isWriter(g):
 			r.Queue.Remove(w) // notified once, and in no waiter's way
+			r.giveUp(tk)
 			w.Notify(engine.Event{Kind: engine.Failed, Err: failure.ErrUpgrade})
 		case tk.write == isWriter(g) && (tk.write || readsWith(g, w.Terms)):
 			r.Queue.Remove(w)
-			if w.Place = engine.PlaceGranted; tk.Number > 0 {
-				r.Abandoned(w) // Redis may have a place for it
-			}
+			r.giveUp(tk)
+			w.Place = engine.PlaceGranted
 			g.Attach(w.For.Lease)
 			w.Notify(engine.Event{Kind: engine.Given})
 		case tk.Number > 0 || w.Place.Leading(): // a request is under way, or about to be: the next one is under g
@@ -53,6 +53,13 @@ func (r *RW) Admit(g *resource.Grant, owner *leases.Owner) {
 			w.Notify(engine.Event{Kind: engine.Turn})
 		}
 	})
+}
+
+// giveUp gives up the ticket of a waiter that needs it no more, if Redis may have a place for it.
+func (r *RW) giveUp(tk *rwTicket) {
+	if w := tk.own.Waiter; tk.Number > 0 && w != nil {
+		r.Abandoned(w)
+	}
 }
 
 // readsWith reports whether a reader on the terms t may enter g, a read grant of the same holder: g does not end before its lease would.

@@ -87,6 +87,14 @@ func (r *Exclusive) EntersAgain(w *Waiter) bool {
 	return true
 }
 
+// admits reports whether a call of owner can enter g: owner has a lease of g, which is neither lost nor over, and whose token is known.
+func (g *Grant) admits(owner *leases.Owner) bool {
+	if owner == nil || g.Resource().Shut || g.State > engine.GrantLingering || g.TokenPending {
+		return false
+	}
+	return g.worked() && g.Guard.TrustedAt(monotonic.Now()) && g.isOf(owner)
+}
+
 // isOf reports whether owner has a lease of g: the first one, or one that has entered under the context of another.
 func (g *Grant) isOf(owner *leases.Owner) bool {
 	for l := range g.Leases {
@@ -108,10 +116,7 @@ func (r *Exclusive) HeldBy(owner *leases.Owner) bool {
 // known yet, is entered a moment later.
 func (r *Exclusive) heldBy(owner *leases.Owner) bool {
 	g := r.Grant
-	if owner == nil || r.Shut || g == nil || g.Rare().Early != nil {
-		return false
-	}
-	return g.Rare().Lost == nil && !g.TokenPending && g.worked() && g.Guard.TrustedAt(monotonic.Now()) && g.isOf(owner)
+	return g != nil && g.Rare().Early == nil && g.admits(owner)
 }
 
 // admits is ReenterBy for a caller that holds r.Mu.

@@ -188,7 +188,7 @@ func (r *LineCore) oust(old, g *Grant, w *Waiter) {
 		old.EndLeases(failure.Lost(watchdog.ErrRefused))
 		r.Mu.Lock()
 		g.Extra.Early = nil
-		if owner != nil && g.isOf(owner) { // w may have left
+		if g.admits(owner) { // else w has left, or g is lost, too
 			r.Kind.Admit(g, owner)
 		}
 		r.Mu.Unlock()

@@ -47,6 +47,7 @@ type extra struct {
 	limit   monotonic.Time // from when on the lease is not renewed; zero for never
 	bound   monotonic.Time // when the key ends, whatever a request for it says; zero for never
 	sure    monotonic.Time // how long it is trusted at most because of that
+	said    monotonic.Time // when the request was sent whose answer said so last
 	least   atomic.Int64   // until when the key must live at least, a monotonic.Time; zero without such a request
 	longer  atomic.Bool    // a request for such a time was sent, or is about to be: the server may have run it without our knowing
 	failing error          // of the last try, nil after a confirmed one
@@ -133,9 +134,19 @@ func (w *Watchdog) confirm(l *Lease, sent monotonic.Time, ttl time.Duration) {
 	if !sent.Before(l.sent) {
 		l.sent = sent
 		if l.next.IsZero() || l.next.After(monotonic.Now()) && !sent.Before(w.recheck) {
-			l.next = sent.Add(Interval(min(ttl, l.TTL)))
+			l.next = min(sent.Add(Interval(min(ttl, l.TTL))), l.soon(sent))
 		}
 	}
+}
+
+// soon returns when a lease whose key has an end is renewed next, after a request that was sent at the time sent: a renewal finds that the key lasts for longer.
+// Near the end it is not renewed ever more often. The caller holds Watchdog.mu.
+func (l *Lease) soon(sent monotonic.Time) monotonic.Time {
+	bound := l.rare().bound
+	if bound.IsZero() {
+		return sent.Add(Interval(l.TTL))
+	}
+	return sent.Add(max(Interval(bound.Sub(sent)), l.TTL/24))
 }
 
 // overtakes reports whether the server has confirmed a request that was sent after the time sent. A refusal of one sent then does not count: that may have

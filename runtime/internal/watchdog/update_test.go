@@ -239,6 +239,34 @@ func TestUpdate_BesideOneOfUnknownOutcome(t *testing.T) {
 	}
 }
 
+// A renewed lease whose key is to end is renewed before it ends, also when the key does not end any more: so it is not lost. The answer to the later one of two
+// requests counts, whichever comes first.
+func TestWatchdog_ABoundThatIsLifted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w *Watchdog
+		bound := 5 * time.Second
+		w = New(func(leases []*Lease, _ []time.Duration) []error {
+			w.Bound(leases[0], time.Now(), bound)
+			return make([]error, len(leases))
+		}, atMost(1), nil)
+		defer w.Close()
+		l, lost := lease("a", 30*time.Second, true)
+		start := time.Now()
+		w.Start(l, start, l.TTL)
+		advance(10500 * ms) // the first renewal
+		require.Less(t, time.Until(l.Until()), 5*time.Second)
+		bound = -1 // which no request but the next renewal tells
+		advance(20 * time.Second)
+		require.Empty(t, lost)
+		require.Greater(t, time.Until(l.Until()), 10*time.Second)
+
+		w.Bound(l, time.Now(), 5*time.Second)
+		w.Bound(l, time.Now().Add(-time.Millisecond), -1)
+		w.Extend(l, time.Now().Add(-time.Millisecond), 30*time.Second)
+		require.LessOrEqual(t, time.Until(l.Until()), 4500*ms)
+	})
+}
+
 // A lease ends with its key, also if the client learns of that end later than the grant, or if that end changes.
 func TestWatchdog_ABoundThatIsLearnedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

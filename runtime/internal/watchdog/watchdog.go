@@ -232,19 +232,23 @@ func (w *Watchdog) Extends(l *Lease) {
 }
 
 // Bound records what the answer to a request that was sent at sent says of the end of the key of l: it ends lasts later, whatever a request for l
-// says, or does not, if lasts is negative. l is trusted for no longer, until a later answer says something else.
+// says, or does not, if lasts is negative. l is trusted for no longer, and renewed before, until the answer to a later request says something else.
 func (w *Watchdog) Bound(l *Lease, sent time.Time, lasts time.Duration) {
 	asked := monotonic.Of(sent)
 	w.change(l, func() {
-		if asked.Before(l.sent) || lasts < 0 && l.rare().bound.IsZero() {
+		x := l.rare()
+		if asked.Before(l.sent) || asked.Before(x.said) || lasts < 0 && x.bound.IsZero() {
 			return
 		}
-		x := l.more()
-		x.bound, x.sure = 0, 0
-		if lasts >= 0 {
-			x.bound, x.sure = asked.Add(lasts), asked.Add(lasts-Margin(lasts))
+		x = l.more()
+		x.said, x.bound, x.sure = asked, 0, 0
+		if lasts < 0 {
+			l.next = min(l.next, monotonic.Now()) // which gives it the trust that the bound has taken
+			return
 		}
+		x.bound, x.sure = asked.Add(lasts), asked.Add(lasts-Margin(lasts))
 		l.trust(l.trusted(), l.end())
+		l.next = min(l.next, l.soon(asked))
 	})
 }
 
