@@ -1,6 +1,7 @@
 package watchdog
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -244,9 +245,10 @@ func TestUpdate_BesideOneOfUnknownOutcome(t *testing.T) {
 func TestWatchdog_ABoundThatIsLifted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *Watchdog
-		bound := 5 * time.Second
+		var bound atomic.Int64
+		bound.Store(int64(5 * time.Second))
 		w = New(func(leases []*Lease, _ []time.Duration) []error {
-			w.Bound(leases[0], time.Now(), bound)
+			w.Bound(leases[0], time.Now(), time.Duration(bound.Load()))
 			return make([]error, len(leases))
 		}, atMost(1), nil)
 		defer w.Close()
@@ -255,7 +257,7 @@ func TestWatchdog_ABoundThatIsLifted(t *testing.T) {
 		w.Start(l, start, l.TTL)
 		advance(10500 * ms) // the first renewal
 		require.Less(t, time.Until(l.Until()), 5*time.Second)
-		bound = -1 // which no request but the next renewal tells
+		bound.Store(-1) // which no request but the next renewal tells
 		advance(20 * time.Second)
 		require.Empty(t, lost)
 		require.Greater(t, time.Until(l.Until()), 10*time.Second)
